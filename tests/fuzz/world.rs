@@ -193,6 +193,7 @@ pub fn enroll(n: u8, name: &str) -> Enroll {
         holder_seen_at: None,
         claimed: None,
         memory_storage: false,
+        strict: false,
     }
 }
 

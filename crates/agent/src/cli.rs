@@ -146,6 +146,9 @@ pub struct Contact {
     /// Link key, certificate and CA to the paths where this system expects them
     #[arg(long, value_name = "SYSTEM", value_parser = clap::builder::PossibleValuesParser::new(Layout::NAMES))]
     pub layout: Option<String>,
+    /// Refuse an identity of any other tenant
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Show this name to operators [default: this host's name]
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
@@ -160,6 +163,7 @@ impl Contact {
             values.insert(keys::UNDERLAY, Value::Array(self.underlay.iter().map(|at| text(at)).collect()));
         }
         values.extend(self.layout.as_deref().map(|layout| (keys::LAYOUT, text(layout))));
+        values.extend(self.tenant.as_deref().map(|tenant| (keys::TENANT, text(tenant))));
         values
     }
 }

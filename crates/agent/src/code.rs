@@ -161,6 +161,8 @@ codes! {
     StorageMemory "storage_memory" "start `enlist-agent run`: it enrolls by itself, with a token or by hardware, and enrolls again where the identity is lost";
     SvidMissing "svid_missing"
         "see that SPIRE's agent runs, that [spire] socket in agent.toml names its socket, and that an entry in SPIRE is for the user of enlist-agent; the agent asks again";
+    TenantMismatch "tenant_mismatch"
+        "have an operator see where this machine is registered or for which tenant its token is; correct that, or `tenant` in agent.toml";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TooManySessions "too_many_sessions"

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::agent::{EnrollResponse, RecoverResponse, RenewResponse};
-use lifecycle::names::{Span, SpiffePath, Timestamp};
+use lifecycle::names::{Span, SpiffePath, TenantId, Timestamp};
 use pki::agent_key::HostKey;
 use pki::describe::{self, Facts};
 use pki::pem;
@@ -157,6 +157,22 @@ fn clock_skew(facts: &Facts, at: Timestamp) -> Fault {
         facts.not_before, facts.not_after
     );
     Fault::host(AgentCode::ClockSkew, message, "set this host's clock, then run the same command again")
+}
+
+/// Whether an identity is of the tenant that this host is to be of. Nothing of another one is stored: whoever registered the machine
+/// in another tenant would decide what it runs.
+pub fn check_tenant(identity: &HostIdentity, wanted: Option<&TenantId>) -> Result<(), Fault> {
+    let given = identity.tenant().unwrap_or_default();
+    match wanted.filter(|wanted| wanted.as_str() != given) {
+        None => Ok(()),
+        Some(wanted) => Err(Fault::host(
+            AgentCode::TenantMismatch,
+            format!(
+                "the control plane answered with an identity of tenant {given}, and this host is of tenant {wanted}: nothing was stored"
+            ),
+            AgentCode::TenantMismatch.remedy(),
+        )),
+    }
 }
 
 pub fn invalid(message: impl Into<String>) -> Fault {

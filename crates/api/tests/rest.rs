@@ -169,9 +169,12 @@ fn an_alert_event_is_the_alert_and_what_has_happened_to_it() {
         acknowledged: false,
         again: None,
         acknowledged_at: None,
+        tenant: None,
     };
     let item = "alert_id, kind, node_id, since, count, detail, acknowledged";
     assert_eq!(fields(&AlertItem::of(&alert)), sorted(item));
+    let of_tenant = Alert { tenant: Some(TenantId::default_tenant()), ..alert.clone() };
+    assert_eq!(fields(&AlertItem::of(&of_tenant)), sorted(&format!("{item}, tenant")));
     let event = AlertEvent::of(AlertChange::Raised, &alert);
     assert_eq!(fields(&event), sorted(&format!("event, {item}")));
     let (again, acknowledged) =

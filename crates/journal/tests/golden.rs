@@ -211,6 +211,7 @@ fn enroll() -> Enroll {
         holder_seen_at: None,
         claimed: None,
         memory_storage: false,
+        strict: false,
     }
 }
 
@@ -380,6 +381,7 @@ fn sighting() -> Sighting {
         agent_version: Label::parse("0.1.0").ok(),
         report: None,
         recovery_kept: None,
+        by_svid: false,
     }
 }
 
@@ -490,6 +492,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         agent_version: Label::parse("0.1.0").ok(),
         profile: None,
         strict: false,
+        svid_counts: false,
         prepared: Some(Prepared {
             node: node(),
             tenant,
@@ -548,7 +551,9 @@ fn vcluster_commands() -> Vec<(&'static str, Command)> {
         profile: Some(ProfileName::default_profile()),
         identity: identity(),
         vcluster: Some(vcluster()),
+        alert: None,
     };
+
     let create = CreateVcluster { vcluster: vcluster(), tenant: TenantId::default_tenant() };
     vec![
         ("register_hardware", Command::RegisterHardware(Box::new(register))),
@@ -738,6 +743,18 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples
 }
 
+fn recover_svid() -> Command {
+    let Some(Command::Recover(recover)) = samples().remove("recover") else { panic!("no sample") };
+    Command::Recover(Box::new(Recover { svid_counts: true, ..*recover }))
+}
+
+fn register_hardware_bounded() -> Command {
+    let Some(Command::RegisterHardware(register)) = samples().remove("register_hardware") else {
+        panic!("no sample")
+    };
+    Command::RegisterHardware(Box::new(RegisterHardware { alert: Some(AlertId(id(6))), ..*register }))
+}
+
 /// Commands with fields that came later.
 fn grown() -> Vec<(&'static str, Command)> {
     let said = Report {
@@ -841,6 +858,10 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
+        ("enroll_strict", Command::Enroll(Box::new(Enroll { strict: true, ..enroll() }))),
+        ("recover_svid", recover_svid()),
+        ("register_hardware_bounded", register_hardware_bounded()),
+        ("observe_svid", Command::Observe(vec![Sighting { by_svid: true, ..sighting() }])),
         ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),

@@ -1,13 +1,13 @@
 //! A machine that is registered by its hardware enrolls with nothing else.
 
 use crate::support::{
-    Domain, Enrolled, check, contact, enroll, granted, hardware, local, node, refused, refused_with,
+    Domain, Enrolled, check, contact, enroll, granted, hardware, local, node, only, refused, refused_with,
     register_hardware, span, vcluster,
 };
 use lifecycle::names::{IdempotencyHash, KeyHash, NodeId, TenantId};
 use lifecycle::registry::{
-    Actor, AlertKind, Command, Confirmation, Credential, Enroll, Event, HardwareIdentity, NodeState, Outcome,
-    Rejection, SetPolicy, Silence,
+    Act, Actor, AlertKind, Command, Confirmation, Credential, Enroll, Event, HardwareIdentity, NodeState,
+    Outcome, Rejection, Role, SetPolicy, Silence, may_read,
 };
 
 const REGISTERED: &[&str] = &["host.registered"];
@@ -119,22 +119,42 @@ fn hardware_counts_from_the_networks_that_policy_names_only() {
 }
 
 #[test]
-fn a_second_enrollment_of_an_active_machine_is_an_alert_with_both_addresses_at_most_once_a_minute() {
+fn a_second_enrollment_of_an_active_machine_is_an_alert_with_both_addresses_raised_once_while_it_is_open() {
     let mut domain = open();
     check(&mut domain, register("m1", &[A], ""), granted(REGISTERED));
     booted(&mut domain, hardware(&[A], ""));
     let second = boot(&mut domain, hardware(&[A], ""));
     check(&mut domain, second, refused_with("already_active", ALERT));
-    let alert = domain.state.open_alert(AlertKind::AlreadyActive, Some(&node("m1"))).unwrap();
+    let alert = domain.state.open_alert(AlertKind::AlreadyActive, Some(&node("m1"))).unwrap().clone();
     assert!(alert.detail.contains("active_from=192.0.2.1"), "{}", alert.detail);
     assert!(alert.detail.contains("attempt_from=192.0.2.1"), "{}", alert.detail);
-    for (wait, expect) in [("59s", refused("already_active")), ("1s", refused_with("already_active", ALERT))]
-    {
+    for wait in ["59s", "1s", "2h"] {
         domain.pass(span(wait));
         let again = boot(&mut domain, hardware(&[A], ""));
-        check(&mut domain, again, expect);
+        check(&mut domain, again, refused("already_active"));
     }
+    domain.give(Actor::Reconciler, Command::ClearAlert { alert: alert.id }).answer.unwrap();
+    let later = boot(&mut domain, hardware(&[A], ""));
+    check(&mut domain, later, refused_with("already_active", ALERT));
     assert_eq!(state_of(&domain, "m1"), NodeState::Active);
+}
+
+/// The log of an older version makes the lines again that the trail holds.
+#[test]
+fn a_command_of_an_older_version_raises_the_alert_every_minute_and_asks_for_certificates_alone() {
+    let mut domain = open();
+    check(&mut domain, register("m1", &[A], ""), granted(REGISTERED));
+    let first = booted(&mut domain, hardware(&[A], ""));
+    let old = |domain: &mut Domain| boot_with(domain, hardware(&[A], ""), |request| request.strict = false);
+    for (wait, events) in [("0s", ALERT), ("59s", &[]), ("1s", ALERT)] {
+        domain.pass(span(wait));
+        let again = old(&mut domain);
+        check(&mut domain, again, refused_with("already_active", events));
+    }
+    domain.pass(span("25h"));
+    domain.streams(&first.node);
+    let boot = old(&mut domain);
+    check(&mut domain, boot, granted(ENROLLED));
 }
 
 #[test]
@@ -405,4 +425,88 @@ fn quarantine_and_drain_survive_an_enrollment_by_hardware() {
     booted(&mut domain, hardware(&[A], ""));
     let record = &domain.state.nodes[&first.node];
     assert!(record.quarantined && record.draining);
+}
+
+fn register_in(tenant: &TenantId, name: &str, macs: &[&str]) -> Command {
+    let mut register = register_hardware(name, hardware(macs, ""));
+    register.tenant = tenant.clone();
+    Command::RegisterHardware(Box::new(register))
+}
+
+#[test]
+fn a_platform_admin_of_one_tenant_registers_hardware_only_where_policy_names_the_tenant() {
+    let mut domain = open();
+    let (red, blue) = (domain.tenant("red"), domain.tenant("blue"));
+    let admin = domain.operator("ann", Role::PlatformAdmin, only(&["red", "blue"]));
+    let first = (admin.clone(), register_in(&red, "m1", &[A]));
+    check(&mut domain, first.clone(), refused("forbidden"));
+    assert!(may_read(&domain.state, &admin, Act::RegisterHardware).is_err());
+    domain.policy("hardware.tenants", "red");
+    check(&mut domain, first, granted(REGISTERED));
+    check(&mut domain, (admin.clone(), register_in(&blue, "m2", &[B])), refused("forbidden"));
+    assert_eq!(may_read(&domain.state, &admin, Act::RegisterHardware), Ok(only(&["red"])));
+    check(&mut domain, (local(), register_in(&blue, "m2", &[B])), granted(REGISTERED));
+    // A command of an older version, when every tenant's could.
+    let Command::RegisterHardware(mut old) = register_in(&blue, "m3", &[C]) else { unreachable!() };
+    old.alert = None;
+    check(&mut domain, (admin, Command::RegisterHardware(old)), granted(REGISTERED));
+}
+
+#[test]
+fn the_platform_admins_of_a_tenant_register_as_many_machines_as_policy_allows() {
+    let mut domain = open();
+    let red = domain.tenant("red");
+    let admin = domain.operator("ann", Role::PlatformAdmin, only(&["red"]));
+    domain.policy("hardware.tenants", "red");
+    domain.policy("hardware.max_per_tenant", "2");
+    for (name, address) in [("m1", A), ("m2", B)] {
+        check(&mut domain, (admin.clone(), register_in(&red, name, &[address])), granted(REGISTERED));
+    }
+    let third = || register_in(&red, "m3", &[C]);
+    check(&mut domain, (admin.clone(), third()), refused("hardware_quota"));
+    domain.end(&node("m1"), NodeState::Decommissioned);
+    assert_eq!(domain.state.machines_of(&red), 1);
+    check(&mut domain, (admin.clone(), third()), granted(REGISTERED));
+    // One that begins a new life counts again, and does not bind operators of all tenants.
+    let anew = register_in(&red, "m1", &[A]);
+    check(&mut domain, (admin.clone(), anew.clone()), refused("hardware_quota"));
+    check(&mut domain, (local(), anew), granted(&["host.reinstated", "host.registered"]));
+    assert_eq!(domain.state.machines_of(&red), 3);
+    domain.policy("hardware.max_per_tenant", "0");
+    check(&mut domain, (admin, register_in(&red, "m4", &["02:00:00:00:00:0d"])), granted(REGISTERED));
+}
+
+#[test]
+fn hardware_of_another_tenant_is_an_alert_in_both_that_names_neither_and_is_raised_once() {
+    let mut domain = open();
+    let (red, blue) = (domain.tenant("red"), domain.tenant("blue"));
+    domain.policy("hardware.tenants", "red,blue");
+    let admin = domain.operator("ann", Role::PlatformAdmin, only(&["blue"]));
+    check(&mut domain, (local(), register_in(&red, "red-1", &[A])), granted(REGISTERED));
+    let both = refused_with("hardware_identity_conflict", &["alert.raised", "alert.raised"]);
+    check(&mut domain, (admin.clone(), register_in(&blue, "blue-1", &[A, B])), both);
+    let detail = |domain: &Domain, tenant: &TenantId| {
+        let alert = domain.state.alerts.with_subject(AlertKind::HardwareConflict, None, Some(tenant));
+        alert.expect("an alert").detail.clone()
+    };
+    let (ours, theirs) = (detail(&domain, &blue), detail(&domain, &red));
+    assert!(ours.contains("blue-1") && !ours.contains("red-1") && !ours.contains("02:"), "{ours}");
+    assert!(theirs.contains("red-1") && !theirs.contains("blue") && !theirs.contains("02:"), "{theirs}");
+    let again = register_in(&blue, "blue-2", &[A]);
+    check(&mut domain, (admin.clone(), again), refused("hardware_identity_conflict"));
+    // In one's own tenant it is a mistake, and the answer names the node.
+    check(&mut domain, (local(), register_in(&red, "red-2", &[A])), refused("hardware_identity_conflict"));
+    // Each tenant's operators acknowledge their own.
+    let id = |domain: &Domain, tenant: &TenantId| {
+        domain
+            .state
+            .alerts
+            .with_subject(AlertKind::HardwareConflict, None, Some(tenant))
+            .expect("an alert")
+            .id
+    };
+    let (own, foreign) = (id(&domain, &blue), id(&domain, &red));
+    let acknowledge = |alert| Command::AcknowledgeAlert { alert, dated: true };
+    check(&mut domain, (admin.clone(), acknowledge(foreign)), refused("alert_not_found"));
+    check(&mut domain, (admin, acknowledge(own)), granted(&["alert.acknowledged"]));
 }

@@ -1,10 +1,14 @@
 //! A node that comes by an SVID of another trust domain: it is on no record, and what the registry knows of the node decides.
 
 use crate::support::{
-    Domain, check, contact, granted, hardware, local, node, refused, register_hardware, revoke,
+    Domain, check, contact, enroll, granted, hardware, local, node, recover, refused, refused_with,
+    register_hardware, revoke, span,
 };
-use lifecycle::names::{KeyHash, Serial};
-use lifecycle::registry::{Actor, Command, NodeState, Rejection, by_svid, has_place_by_svid, svid_renewable};
+use lifecycle::names::{KeyHash, NodeId, Serial};
+use lifecycle::registry::{
+    Actor, AlertKind, Command, Confirmation, Credential, Enroll, NodeState, Recover, Rejection, Sighting,
+    by_svid, has_place_by_svid, svid_renewable,
+};
 
 fn svid(name: &str) -> Actor {
     let spiffe_id = format!("spiffe://spire.example/enlist/{name}");
@@ -94,4 +98,101 @@ fn whoever_has_an_svid_takes_no_place_from_the_renewals_of_the_host() {
     let next = domain.renew(&host);
     check(&mut domain, contact(&next), granted(&["certificate.seen", "certificate.superseded"]));
     assert!(domain.state.is_good(&next.serial));
+}
+
+/// Somebody who knows what the machine is known by.
+fn stranger(domain: &mut Domain) -> (Actor, Command) {
+    let token = domain.mint();
+    let claimed = hardware(&["52:54:00:12:34:56"], "");
+    let request = Enroll { credential: Credential::Hardware(claimed), ..domain.request(token) };
+    enroll(domain.prepare(request))
+}
+
+/// A heartbeat on a stream that shows an SVID.
+fn heard_by_svid(domain: &mut Domain, id: &NodeId) {
+    let sighting = Sighting { by_svid: true, ..domain.sighting(id) };
+    check(domain, (Actor::Reconciler, Command::Observe(vec![sighting])), granted(&["host.seen"]));
+}
+
+fn open_to_hardware() -> Domain {
+    let mut domain = Domain::founded();
+    domain.policy("attestors", "join-token,hardware,recovery-token");
+    registered(&mut domain, "n1");
+    domain
+}
+
+#[test]
+fn the_hardware_of_a_node_that_lives_by_its_svid_takes_no_place() {
+    let mut domain = open_to_hardware();
+    check(&mut domain, (svid("n1"), Command::Contact { node: node("n1") }), granted(&["host.active"]));
+    let first = stranger(&mut domain);
+    check(&mut domain, first, refused_with("already_active", &["alert.raised"]));
+    heard_by_svid(&mut domain, &node("n1"));
+    // Nobody could be heard for a while: it is active until it is found silent.
+    domain.pass(span("1h"));
+    let again = stranger(&mut domain);
+    check(&mut domain, again, refused("already_active"));
+    domain.silence(&node("n1"));
+    let late = stranger(&mut domain);
+    check(&mut domain, late, granted(&["host.enrolled", "host.active"]));
+}
+
+#[test]
+fn a_certificate_that_ended_makes_no_place_free_while_its_node_is_heard() {
+    let mut domain = open_to_hardware();
+    let first = stranger(&mut domain);
+    check(&mut domain, first, granted(&["host.enrolled", "host.active"]));
+    domain.pass(span("25h"));
+    heard_by_svid(&mut domain, &node("n1"));
+    let again = stranger(&mut domain);
+    check(&mut domain, again, refused_with("already_active", &["alert.raised"]));
+}
+
+#[test]
+fn a_machine_whose_issuer_was_revoked_enrolls_again_at_once_unless_it_lives_by_its_svid() {
+    for by_svid in [false, true] {
+        let mut domain = open_to_hardware();
+        let first = stranger(&mut domain);
+        check(&mut domain, first, granted(&["host.enrolled", "host.active"]));
+        domain.pass(span("1m"));
+        domain.streams(&node("n1"));
+        let issuer = domain.state.issuers.keys().next().unwrap().clone();
+        domain.roll("next");
+        let (reason, confirm) = ("lost".to_owned(), Confirmation::NotAsked);
+        let revoke = Command::RevokeIssuer { issuer, reason, confirm, asks_for_holders: false };
+        check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
+        domain.pass(span("1s"));
+        if by_svid {
+            heard_by_svid(&mut domain, &node("n1"));
+        }
+        let again = stranger(&mut domain);
+        let expect = match by_svid {
+            true => refused_with("already_active", &["alert.raised"]),
+            false => granted(&["host.enrolled", "host.active"]),
+        };
+        check(&mut domain, again, expect);
+    }
+}
+
+#[test]
+fn a_token_that_replaces_a_node_that_lives_by_its_svid_is_reported() {
+    let mut domain = open_to_hardware();
+    check(&mut domain, (svid("n1"), Command::Contact { node: node("n1") }), granted(&["host.active"]));
+    let token = domain.mint_pinned(&node("n1"));
+    let request = domain.request(token);
+    let request = domain.prepare(request);
+    check(&mut domain, enroll(request), granted(&["host.enrolled", "alert.raised"]));
+    assert!(domain.state.open_alert(AlertKind::NodeReplaced, Some(&node("n1"))).is_some());
+}
+
+#[test]
+fn a_recovery_token_of_a_node_that_lives_by_its_svid_is_not_needed() {
+    let mut domain = Domain::founded();
+    let (before, token) = domain.provided();
+    domain.pass(span("25h"));
+    heard_by_svid(&mut domain, &before.node);
+    let request = domain.recovery(token.hash);
+    let strict = Recover { strict: true, svid_counts: true, ..request.clone() };
+    check(&mut domain, recover(strict), refused("recovery_not_needed"));
+    check(&mut domain, recover(request), granted(&["recovery.requested", "recovery.issued"]));
 }

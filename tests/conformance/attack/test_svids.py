@@ -11,6 +11,7 @@ from spires import accepts
 
 import certs
 import native
+import pacts
 
 
 @contextlib.contextmanager
@@ -25,9 +26,10 @@ def accepting(domain):
         plane.close()
 
 
-def register(plane, node: str) -> None:
+def register(plane, node: str) -> str:
     mac = "52:54:" + ":".join(f"{byte:02x}" for byte in secrets.token_bytes(4))
     plane.cli("node", "register", node, "--mac", mac)
+    return mac
 
 
 def test_a_connection_by_svid_ends_with_the_ca_that_vouches_for_it(programs):
@@ -73,3 +75,27 @@ def test_an_svid_that_is_copied_takes_no_place_from_the_hosts_own_renewals(progr
         assert number <= 16, number
         assert "somebody else may have it" in plane.err.read_text(errors="replace")
         host.renewed().confirm()
+
+
+def test_hardware_takes_no_place_of_a_host_that_lives_by_its_svid(programs):
+    """Whoever knows the addresses of a node without a certificate on record is refused while it is there, and operators hear of it. So
+    they do when a token of theirs takes its place."""
+    authority = svids.ca()
+    domain = svids.Domain(authority)
+    with accepting(domain) as plane:
+        pacts.allow_hardware(plane)
+        identity = pacts.hardware(register(plane, "n1"))
+        stream = native.door(plane, svids.svid(authority, domain.id("n1"))).live("n1")
+        stream.next("welcome")
+        with pacts.Door(plane) as stranger:
+            assert stranger.enroll_refused(identity).status == pacts.Status.ALREADY_EXISTS
+        assert kinds(plane) == {"already_active"}
+        assert plane.audit("host.enrolled") == []
+        refused = plane.cli("token", "create", "--node", "n1", ok=False)
+        assert refused.code == 3 and "node_connected" in refused.out + refused.err, refused
+        native.enroll(plane, plane.token(node="n1", replace=True))
+        assert kinds(plane) == {"already_active", "node_replaced"}
+
+
+def kinds(plane) -> set[str]:
+    return {alert["kind"] for alert in plane.items("/v1/alerts?limit=1000") if alert["node_id"] == "n1"}

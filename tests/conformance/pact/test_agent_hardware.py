@@ -41,6 +41,22 @@ def enroll(host: Machine):
     return run(AGENT, "enroll", "--dir", host.dir, "--json", env=host.environment)
 
 
+def test_a_host_takes_no_identity_of_another_tenant(plane, machine):
+    """Whoever registers a machine first decides what it runs: a host that was told its tenant refuses another, and stores nothing."""
+    assert plane.api("POST", "/v1/tenants", {"name": "captor"}).status == 201
+    host = machine(Sysfs(sysfs.mac()))
+    host.register("captured", "--tenant", "captor")
+    refused = run(AGENT, "enroll", "--dir", host.dir, "--tenant", "default", "--json", env=host.environment)
+    assert refused.code == 1 and "tenant_mismatch" in refused.out + refused.err, refused
+    assert not list(host.dir.rglob("*.pem")) and not list((host.dir / "pending").glob("*"))
+    wrong = run(AGENT, "enroll", "--dir", host.dir, "--tenant", "No Tenant", "--json", env=host.environment)
+    assert wrong.code == 2, wrong
+    # Where nobody else has it, the same words let it in.
+    plane.cli("node", "decommission", "captured")
+    host.register("own")
+    assert run(AGENT, "enroll", "--dir", host.dir, "--tenant", "default", "--json", env=host.environment).code == 0
+
+
 def test_a_machine_boots_with_nothing_but_its_hardware(plane, place, machine):
     """PACT-10, PACT-11, PACT-12, PACT-15, PACT-26, PACT-36, PACT-38: certificate, live stream and configuration within seconds, without a token."""
     plane.cli("vcluster", "create", "boot-ml")

@@ -1,5 +1,8 @@
 """Registering machines by their hardware, one at a time (PACT-04, PACT-09, PACT-31, PACT-34, PACT-35, D15, D28)."""
 
+import json
+
+import pacts
 import pytest
 
 import racks
@@ -125,14 +128,50 @@ def test_an_id_and_a_machine_are_registered_once(plane):
 
 
 def test_whose_machine_it_is_in_another_tenant_is_not_said(plane):
-    """D03, PACT-34: a conflict with another tenant names no node."""
+    """D03, PACT-34: a conflict with another tenant names no node, and is an alert in both tenants. Hardware is registered by operators of
+    all tenants, or by a tenant's platform-admins where policy names it, up to a number of machines."""
     for tenant in ("conf-red", "conf-blue"):
         assert plane.api("POST", "/v1/tenants", {"name": tenant}).status == 201
     held = racks.register(plane, "red-secret", tenant="conf-red")
     key = make_key(plane, "platform-admin", "--tenant", "conf-blue")["key"]
-    body = f'{{"node_id":"blue-1","mac":"{held["mac"][0]}"}}'
-    status, _, answer = curl(plane, "POST", "/v1/nodes", "-H", "Content-Type: application/json", "-d", body, key=key)
-    assert (status, code_of(answer)) == (409, "hardware_identity_conflict") and "red-secret" not in answer
+
+    def register(name: str, mac: str):
+        body = f'{{"node_id":"{name}","mac":"{mac}"}}'
+        status, _, answer = curl(plane, "POST", "/v1/nodes", "-H", "Content-Type: application/json", "-d", body, key=key)
+        return status, "" if status == 201 else code_of(answer), answer
+
+    def conflicts(**named) -> list[dict]:
+        _, _, body = curl(plane, "GET", "/v1/alerts?kind=hardware_conflict", **named)
+        return json.loads(body)["items"]
+
+    (address,) = held["mac"]
+    assert register("blue-1", address)[:2] == (403, "forbidden")
+    batch = '{"nodes":[{"node_id":"blue-1","mac":"02:00:00:00:bb:01"}]}'
+    status, _, answer = curl(plane, "POST", "/v1/nodes/batch", "-H", "Content-Type: application/json", "-d", batch, key=key)
+    assert (status, code_of(answer)) == (403, "forbidden")
+    with pacts.Door(plane, key=key) as door:
+        request = pacts.pb.RegisterNodeRequest(node_id="blue-1", hardware_identity=pacts.hardware())
+        assert door.refused("RegisterNode", request).code == "forbidden"
+    plane.policy("hardware.tenants", "conf-blue")
+    plane.policy("hardware.max_per_tenant", "1")
+    try:
+        for name in ("blue-1", "blue-2"):
+            status, code, answer = register(name, address)
+            assert (status, code) == (409, "hardware_identity_conflict"), answer
+            assert not any(word in answer for word in ("red-secret", "conf-red", address)), answer
+        assert register("blue-3", racks.mac())[0] == 201
+        assert register("blue-4", racks.mac())[:2] == (409, "hardware_quota")
+        assert register("blue-4", address)[:2] == (409, "hardware_quota"), "nothing is looked up beyond it"
+    finally:
+        plane.policy("hardware.tenants", "")
+        plane.policy("hardware.max_per_tenant", "20000")
+    (own,) = conflicts(key=key)
+    assert (own["tenant"], own["node_id"], own["count"]) == ("conf-blue", None, 1)
+    assert "blue-1" in own["detail"] and not any(word in own["detail"] for word in ("red-secret", "conf-red", address))
+    red = make_key(plane, "viewer", "--tenant", "conf-red")["key"]
+    (other,) = conflicts(key=red)
+    assert (other["tenant"], other["node_id"]) == ("conf-red", None)
+    assert "red-secret" in other["detail"] and "blue" not in other["detail"]
 
 
 def test_only_a_platform_admin_registers_and_decommissions(plane):

@@ -1,7 +1,10 @@
 """Hardware is no secret: whoever tries it out is refused, and operators hear of it. PACT-16, PACT-39, D06, D22, D28."""
 
+import contextlib
+import os
 import socket
 import threading
+import types
 
 import grpc
 import native
@@ -11,17 +14,20 @@ from listener import Proxy, shut
 from machine import until
 
 ELSEWHERE = "127.0.0.2"
+KNOWN = int(os.environ.get("ENLIST_KNOWN_MACS", "300"))
+"""Machines whose addresses somebody knows."""
 
 
 class Elsewhere(Proxy):
     """Passes bytes on from another address."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, address: str = ELSEWHERE):
         super().__init__(port)
+        self.leaves_from = address
         self.listen()
 
     def serve(self, client: socket.socket) -> None:
-        server = socket.create_connection(("127.0.0.1", self.target), source_address=(ELSEWHERE, 0))
+        server = socket.create_connection(("127.0.0.1", self.target), source_address=(self.leaves_from, 0))
         with self.lock:
             self.open += [client, server]
         threading.Thread(target=self.pass_on, args=(client, server), daemon=True).start()
@@ -34,6 +40,17 @@ class Elsewhere(Proxy):
         except OSError:
             pass
         shut(sink)
+
+
+@contextlib.contextmanager
+def door_from(plane, address: str):
+    """A stranger's door, from another address."""
+    relay = Elsewhere(plane.port, address)
+    try:
+        with pacts.Door(types.SimpleNamespace(bundle=plane.bundle, port=relay.port)) as door:
+            yield door
+    finally:
+        relay.close()
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +132,9 @@ def test_a_network_that_searches_for_machines_is_named(plane, operator):
     def named() -> bool:
         return any("network=127.0.0.0 unregistered_macs=" in alert["detail"] for alert in alerts(plane, "repeated_failures"))
 
-    with pacts.Door(plane) as door:
+    # A site behind one address: what is refused there costs it nothing.
+    plane.policy("failures.hardware_exempt", "127.0.0.3/32")
+    with door_from(plane, "127.0.0.3") as door:
         for block in range(16):
             addresses = ";".join(f"02:5e:aa:00:{block:02x}:{number:02x}" for number in range(64))
             assert door.enroll_refused(pacts.hardware(addresses)).status == pacts.Status.NOT_FOUND
@@ -151,3 +170,56 @@ def test_the_native_api_refuses_and_reports_the_same(plane, operator):
         nothing = native.pb.HardwareIdentity(macs=["ff:ff:ff:ff:ff:ff"])
         assert door.refused("", "no csr", hardware_identity=nothing).code == "mac_invalid"
     assert [alert for alert in alerts(plane, "already_active") if alert["node_id"] == "native-machine"]
+
+
+def test_known_addresses_of_machines_that_are_there_grow_the_trail_by_a_bounded_number_of_lines(plane, operator):
+    """PACT-14, D22: each is refused, an alert is raised once, and beyond the limit nothing is proposed."""
+    plane.policy("failures.per_minute", "0")
+    known = [pacts.hardware() for _ in range(KNOWN)]
+    for number, identity in enumerate(known):
+        operator.register(f"known-{number}", identity)
+        with pacts.Door(plane) as door:
+            door.enroll(identity)
+    before = len(plane.audit())
+    with door_from(plane, "127.0.0.4") as door:
+        answers = [door.enroll_refused(identity).status for identity in known]
+        assert set(answers) == {pacts.Status.ALREADY_EXISTS, pacts.Status.RESOURCE_EXHAUSTED}
+        raised = len([alert for alert in alerts(plane, "already_active") if alert["node_id"].startswith("known-")])
+        # The window may have ended once while they were tried.
+        assert 100 <= answers.count(pacts.Status.ALREADY_EXISTS) <= 200
+        assert raised <= 200
+        # The same again raises nothing.
+        lines = len(plane.audit())
+        for identity in known[:20]:
+            door.enroll_refused(identity)
+    print(f"{KNOWN} known addresses left {lines - before} lines")
+    assert lines - before <= 200 + 16
+    assert len(plane.audit()) - lines <= 16
+
+
+def test_guesses_from_one_address_are_not_answered_after_a_hundred(plane, operator):
+    """PACT-14, D22: a right guess above the limit is refused in the same words, and another address's machine is let in meanwhile."""
+    plane.policy("failures.per_minute", "0")
+    right, other = pacts.hardware(), pacts.hardware()
+    operator.register("guessed", right)
+    operator.register("let-in", other)
+    with door_from(plane, "127.0.0.5") as door:
+
+        def guess(identity):
+            refused = door.enroll_refused(identity)
+            return refused.status, refused.code, refused.message
+
+        answers = [guess(pacts.hardware()) for _ in range(120)]
+        assert {status for status, _, _ in answers} == {pacts.Status.NOT_FOUND, pacts.Status.RESOURCE_EXHAUSTED}
+        limited = answers[-1]
+        assert limited[:2] == (pacts.Status.RESOURCE_EXHAUSTED, "rate_limited")
+        assert guess(right) == limited
+    pacts.boot(plane, other)
+    assert (plane.node("guessed")["state"], plane.node("let-in")["state"]) == ("registered", "active")
+
+    def named() -> bool:
+        guessed = alerts(plane, "hardware_guessed")
+        assert all(alert["node_id"] is None for alert in guessed)
+        return any("source=127.0.0.5 refused=100 since=20" in alert["detail"] for alert in guessed)
+
+    until(named, "operators hear of it", 180)

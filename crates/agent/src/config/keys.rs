@@ -122,6 +122,8 @@ setting_keys! {
     /// By what this host is let in where it has no identity: a token, or, where there is none, its hardware identity; see
     /// "Diskless hosts"
     "attestor" ATTESTOR ValueKind::Choice(&["token", "hardware"]), default("token");
+    /// The tenant that this host is of: an identity of another one is refused, and nothing of it is stored
+    "tenant" TENANT ValueKind::Tenant;
     /// Where the hardware identity is read
     "sysfs_root" SYSFS_ROOT ValueKind::Path, default("/sys");
     /// Recovery endpoint; overrides what the control plane announced

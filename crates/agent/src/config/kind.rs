@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use client::ServerUrl;
-use lifecycle::names::Span;
+use lifecycle::names::{Span, TenantId};
 use toml::Value;
 
 use super::hosts;
@@ -15,6 +15,8 @@ pub enum ValueKind {
     /// Of a file or directory.
     Path,
     Pin,
+    /// The name of a tenant.
+    Tenant,
     Flag,
     /// At least so many.
     Bytes(u64),
@@ -49,6 +51,7 @@ impl ValueKind {
         let right = match (self, value) {
             (ValueKind::Text | ValueKind::Path, Value::String(text)) => !text.is_empty(),
             (ValueKind::Pin, Value::String(text)) => pki::pin::Pin::parse(text).is_ok(),
+            (ValueKind::Tenant, Value::String(text)) => TenantId::parse(text).is_ok(),
             (ValueKind::Flag, Value::Boolean(_)) => true,
             (ValueKind::Bytes(least), Value::Integer(bytes)) => {
                 u64::try_from(*bytes).is_ok_and(|bytes| bytes >= least)
@@ -88,6 +91,7 @@ impl ValueKind {
             ValueKind::Text
             | ValueKind::Path
             | ValueKind::Pin
+            | ValueKind::Tenant
             | ValueKind::Interval
             | ValueKind::Interface
             | ValueKind::Choice(_) => plain(),
@@ -116,6 +120,7 @@ impl ValueKind {
             ValueKind::Text => "a text that is not empty".to_owned(),
             ValueKind::Path => "a path".to_owned(),
             ValueKind::Pin => "64 hex digits after an optional \"sha256:\"".to_owned(),
+            ValueKind::Tenant => "the name of a tenant, such as \"red\"".to_owned(),
             ValueKind::Flag => "true or false".to_owned(),
             ValueKind::Bytes(0) => "a number of bytes".to_owned(),
             ValueKind::Bytes(least) => format!("a number of bytes, at least {least}"),

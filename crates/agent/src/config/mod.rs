@@ -38,6 +38,7 @@ use crate::layout::{Files, Layout};
 use crate::spire::SpireConfig;
 use crate::token::SecretToken;
 use layers::{Layer, Layers};
+use lifecycle::names::TenantId;
 
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;
@@ -50,6 +51,8 @@ pub struct AgentConfig {
     /// One that was written into another program's configuration.
     pub token: Option<SecretToken>,
     pub token_file: Option<PathBuf>,
+    /// The tenant that this host is of, if that was said: it takes no identity of another.
+    pub tenant: Option<TenantId>,
     /// Where the identity is wanted beside its own place.
     pub files: Files,
     pub overlay: OverlaySettings,
@@ -114,6 +117,7 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         trust,
         token: None,
         token_file: layers.path(keys::TOKEN_FILE),
+        tenant: layers.text(keys::TENANT).and_then(|name| TenantId::parse(name).ok()),
         files,
         underlay_given,
         sysfs_root: layers.path(keys::SYSFS_ROOT).filter(|_| layers.text(keys::ATTESTOR) == Some("hardware")),

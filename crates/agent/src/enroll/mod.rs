@@ -24,6 +24,7 @@ use crate::cli::{Contact, EnrollArgs};
 use crate::code::AgentCode;
 use crate::config::{self, AgentConfig, Environment, RecoveryConfig};
 use crate::fault::Fault;
+use crate::issued::check_tenant;
 use crate::layout::Layout;
 use crate::recover::perform::keep_grant;
 use crate::store::dir::Dir;
@@ -132,6 +133,10 @@ pub(crate) async fn obtain(
     let servers = persist::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, &trust, lists, clock::now())?;
+    if let Err(fault) = check_tenant(&identity, plan.tenant.as_ref()) {
+        tidied(pending::remove(dir.path()));
+        return Err(fault);
+    }
     let former = forget_wireguard_key(dir.path(), wireguard.is_some());
     let kept =
         former.and_then(|()| persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
+use lifecycle::names::TenantId;
 
 use super::credential::EnrollCredential;
 use crate::ca_file;
@@ -20,6 +21,8 @@ pub struct EnrollPlan {
     /// As agent.toml will say it.
     pub choice: TrustChoice,
     pub credential: EnrollCredential,
+    /// The tenant that this host is of, if that was said.
+    pub tenant: Option<TenantId>,
     /// Where the hardware identity is read that goes with the request, if it may be told.
     pub sysfs_root: Option<PathBuf>,
     pub files: Files,
@@ -57,6 +60,7 @@ impl EnrollPlan {
             trust,
             choice,
             credential: credential()?,
+            tenant: config.tenant.clone(),
             sysfs_root: config.sysfs_root.clone(),
             files: config.files.clone(),
             storage: config.storage,

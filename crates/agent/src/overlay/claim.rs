@@ -19,8 +19,9 @@ const AGAIN: Duration = Duration::from_secs(10);
 const MTU: u32 = 1420;
 /// Less does not carry IPv6; more is no interface.
 const MTUS: std::ops::RangeInclusive<u32> = 1280..=9000;
-/// Hosts are told to which network they belong; it is never a large part of all addresses.
-const PREFIXES: std::ops::RangeInclusive<u32> = 16..=128;
+/// Hosts are told to which network they belong: a site of private addresses has 48 bits (RFC 4193), and a larger network would take
+/// the traffic to other sites.
+const PREFIXES: std::ops::RangeInclusive<u32> = 48..=128;
 const MOST_KEEPALIVE: u32 = 3600;
 
 /// What a claim says beside its proof.
@@ -186,10 +187,13 @@ mod tests {
         };
         let good = GrantedPlace::of(&answer("fd00::1", 48, 0)).unwrap();
         assert_eq!((good.prefix_length, good.mtu, good.keepalive), (48, 1420, Some(25)));
+        assert!(GrantedPlace::of(&answer("fd00::1", 128, 0)).is_ok());
         for (address, prefix, mtu) in [
             ("2001:db8::1", 48, 1420),
             ("10.0.0.1", 48, 1420),
             ("fd00::1", 0, 1420),
+            ("fd00::1", 16, 1420),
+            ("fd00::1", 47, 1420),
             ("fd00::1", 129, 1420),
             ("fd00::1", 48, 1279),
             ("", 48, 1420),

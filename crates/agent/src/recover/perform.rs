@@ -131,6 +131,7 @@ async fn carry_out(
     if let Some(domain) = &plan.domain {
         issued::agrees("domain", domain, identity.spiffe.domain.as_str())?;
     }
+    issued::check_tenant(&identity, config.tenant.as_ref())?;
     let generations = Generations::under(dir.path());
     let write = || {
         let number = config.files.write(&identity, &generations, None)?;

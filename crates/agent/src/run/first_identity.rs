@@ -26,7 +26,7 @@ use crate::enroll::rpc::fault;
 use crate::enroll::{obtain, options};
 use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
-use crate::issued::IssuedAnswer;
+use crate::issued::{IssuedAnswer, check_tenant};
 use crate::spire::{Svid, SvidNews, Svids};
 use crate::status::{AgentState, ENROLLMENT_PENDING, Status, WaitingFor};
 use crate::store::dir::Dir;
@@ -243,6 +243,7 @@ async fn by_svid(
     let at = clock::now();
     let mut identity = IssuedAnswer::from(&answer).check(Arc::new(key), at)?;
     take_trust(&mut identity, TrustOffer::from(&answer), &trust, lists, at)?;
+    check_tenant(&identity, kept.config.tenant.as_ref())?;
     let servers = persist::merged(servers, &answer.servers);
     persist::keep(dir.path(), &identity, None, &servers, kept.settings()).map_err(|error| {
         let what = format!("the new identity could not be written: {error}");

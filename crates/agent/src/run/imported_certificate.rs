@@ -20,7 +20,7 @@ use crate::enroll::plan::{KeptSettings, recognised};
 use crate::enroll::{answer, options, persist, rpc};
 use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
-use crate::issued::{IssuedAnswer, invalid};
+use crate::issued::{IssuedAnswer, check_tenant, invalid};
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
 use crate::store::identity::{self, HostIdentity};
@@ -80,6 +80,7 @@ pub async fn adopt(
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
+    check_tenant(&identity, config.tenant.as_ref())?;
     let kept =
         KeptSettings { files: &config.files, storage: config.storage, choice: &choice, underlay_given: None };
     let servers = persist::merged(servers, &renewed.servers);

@@ -149,6 +149,8 @@ codes! {
         "use the node as it is, or choose another id; to register it with other hardware, decommission it first: `enlist node decommission ID`";
     HARDWARE_IDENTITY_CONFLICT "hardware_identity_conflict" 409 FailedPrecondition final
         "find the node that has this hardware (`macs` in `enlist node list --json`), and correct the registration that is wrong";
+    HARDWARE_QUOTA "hardware_quota" 409 FailedPrecondition final
+        "decommission machines that are no longer there, or have an operator of all tenants register them or raise `hardware.max_per_tenant`";
     VCLUSTER_EXISTS "vcluster_exists" 409 AlreadyExists final
         "use the vCluster as it is, or choose another name";
     VCLUSTER_IN_USE "vcluster_in_use" 409 FailedPrecondition final

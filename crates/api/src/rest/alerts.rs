@@ -13,6 +13,9 @@ pub struct AlertItem {
     /// Null when it is about the domain.
     #[schema(required)]
     pub node_id: Option<String>,
+    /// The tenant that it is about, where it is about no node and not about the domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     pub since: String,
     /// How often it was raised since then.
     pub count: u64,
@@ -26,6 +29,7 @@ impl AlertItem {
             alert_id: alert.id.to_string(),
             kind: alert.kind.to_string(),
             node_id: alert.node.as_ref().map(ToString::to_string),
+            tenant: alert.tenant.as_ref().map(ToString::to_string),
             since: alert.since.to_string(),
             count: alert.count,
             detail: alert.detail.clone(),

@@ -123,7 +123,8 @@ pub fn decode(mut file: impl Read + Seek, framing: &Framing, index: u64) -> Resu
     file.seek(SeekFrom::Start(start))?;
     let mut body = BufReader::with_capacity(1 << 16, &mut file);
     let meta = stored::decode_stream(&mut body)?;
-    let state = stored::decode_stream(&mut body)?;
+    let mut state: State = stored::decode_stream(&mut body)?;
+    state.count_machines();
     Ok(Image { meta, state })
 }
 

@@ -160,7 +160,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::EndRepair { node } => recovery::repair::end(state, node),
         Command::RecordDeniedCertificate(seen) => certificate::denied::decide(state, envelope, seen),
         Command::RevokeRecoveryTokens { node } => recovery::revoke::decide(state, node),
-        Command::RegisterHardware(register) => hardware::register::decide(state, register),
+        Command::RegisterHardware(register) => hardware::register::decide(state, envelope, register),
         Command::CreateVcluster(create) => vcluster::create::create(state, &envelope.actor, create),
         Command::RemoveVcluster { vcluster } => vcluster::remove::remove(state, vcluster),
         Command::SetConfig(set) => vcluster::configure::set(state, set),

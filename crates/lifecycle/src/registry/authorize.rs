@@ -114,6 +114,9 @@ pub enum Who {
     Within(Role),
     /// An operator of at least this role and of all tenants.
     Everywhere(Role),
+    /// One of at least this role and of all tenants, or for the tenants that policy `hardware.tenants` names: hardware belongs to whoever
+    /// registers it first, in the whole domain.
+    HardwareTenants(Role),
     /// The control plane itself.
     System,
     /// Whoever runs the program that initializes the domain.
@@ -126,6 +129,10 @@ impl Who {
         match self {
             Who::Within(role) => Some(format!("role {}", role.as_str())),
             Who::Everywhere(role) => Some(format!("role {} for all tenants", role.as_str())),
+            Who::HardwareTenants(role) => Some(format!(
+                "role {} for all tenants, or for a tenant that policy hardware.tenants names",
+                role.as_str()
+            )),
             Who::TheOperator => Some("the certificate of the operator itself".to_owned()),
             Who::Anyone | Who::TheNode | Who::TheReplica | Who::System | Who::Local => None,
         }
@@ -175,7 +182,8 @@ acts! {
     RepairNode => Who::Within(Role::PlatformAdmin);
     RevokeRecoveryTokens => Who::Within(Role::Operator);
     RegisterNode => Who::Within(Role::Operator);
-    RegisterHardware => Who::Within(Role::PlatformAdmin);
+    RegisterHardware => Who::HardwareTenants(Role::PlatformAdmin);
+    RegisterHardwareAsBefore => Who::Within(Role::PlatformAdmin);
     AssignNode => Who::Within(Role::Operator);
     ReadVclusters => Who::Within(Role::Viewer);
     ManageVclusters => Who::Within(Role::PlatformAdmin);
@@ -261,7 +269,7 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             operator(state, actor)?;
             is_the_operator(actor, subject).then_some(()).ok_or_else(refused)
         }
-        Who::Within(role) => {
+        Who::Within(role) | Who::HardwareTenants(role) => {
             let granted = operator(state, actor)?;
             // The role comes first: who may not do the act at all learns nothing of what exists.
             if granted.role < role {
@@ -284,6 +292,9 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             if !within {
                 return Err(subject.not_found().unwrap_or_else(refused));
             }
+            if matches!(who, Who::HardwareTenants(_)) && !may_register(state, &granted.tenants, subject) {
+                return Err(refused());
+            }
             // What is in other vClusters of its tenant is refused and not hidden.
             may_take(state, &granted.vclusters, subject).then_some(()).ok_or_else(elsewhere)
         }
@@ -293,6 +304,12 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             (granted.role >= role && whole).then_some(()).ok_or_else(refused)
         }
     }
+}
+
+/// Whether hardware may be registered by one of these tenants.
+fn may_register(state: &State, tenants: &Tenants, subject: Subject<'_>) -> bool {
+    let named = |tenant: &TenantId| state.policy.hardware_tenants.contains(tenant);
+    *tenants == Tenants::All || matches!(subject, Subject::Tenant(tenant) if named(tenant))
 }
 
 /// One that is narrowed to vClusters may bring nodes into these, or into none, and do nothing else.
@@ -347,8 +364,19 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
         Who::Everywhere(role) if permissions.role >= role && permissions.tenants == Tenants::All => {
             Ok(Tenants::All)
         }
+        Who::HardwareTenants(role) if permissions.role >= role => {
+            let named = |tenant: &TenantId| state.policy.hardware_tenants.contains(tenant);
+            match permissions.tenants {
+                Tenants::All => Ok(Tenants::All),
+                Tenants::Only(names) if names.iter().any(named) => {
+                    Ok(Tenants::Only(names.into_iter().filter(named).collect()))
+                }
+                Tenants::Only(_) => Err(refused()),
+            }
+        }
         Who::Within(_)
         | Who::Everywhere(_)
+        | Who::HardwareTenants(_)
         | Who::Anyone
         | Who::TheNode
         | Who::TheOperator
@@ -449,6 +477,7 @@ mod tests {
                 acknowledged: false,
                 again: None,
                 acknowledged_at: None,
+                tenant: None,
             };
             state.alerts.insert(alert, raised);
             authorize(&state, &Actor::Key { id: key }, &Command::AcknowledgeAlert { alert, dated: true })

@@ -40,7 +40,7 @@ mod vcluster;
 
 pub use crate::names::KeyKind;
 pub use alert::raise::RaiseAlert;
-pub use alert::{Alert, AlertKind, REPORTED};
+pub use alert::{Alert, AlertIndex, AlertKind, REPORTED};
 pub use apply::{Applied, apply, would_apply};
 pub use audit::checkpoint::Checkpoint;
 pub use audit::forwarded::Forwarded;

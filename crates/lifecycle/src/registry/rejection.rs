@@ -200,6 +200,10 @@ pub enum Rejection {
         /// None where the caller may not know.
         node: Option<NodeId>,
     },
+    #[error(
+        "the tenant has {max} machines that are known by their hardware: as many as its platform-admins may register"
+    )]
+    HardwareQuota { max: u32 },
     #[error("there is no vCluster {vcluster}")]
     VclusterNotFound { vcluster: VclusterId },
     #[error("there is already a vCluster {vcluster}")]
@@ -413,6 +417,7 @@ impl Rejection {
             Rejection::AlreadyActive { .. } => "already_active",
             Rejection::NodeAlreadyEnrolled { .. } => "node_already_enrolled",
             Rejection::HardwareIdentityConflict { .. } => "hardware_identity_conflict",
+            Rejection::HardwareQuota { .. } => "hardware_quota",
             Rejection::VclusterNotFound { .. } => "vcluster_not_found",
             Rejection::VclusterExists { .. } => "vcluster_exists",
             Rejection::VclusterInUse { .. } => "vcluster_in_use",

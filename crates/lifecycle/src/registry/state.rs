@@ -5,13 +5,13 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator,
+    Addresses, AlertIndex, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator,
     OperatorKey, Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate,
     Tenants, Token, UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
-    AlertId, BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
-    RequestId, SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
+    BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId,
+    SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
 use imbl::OrdMap;
@@ -57,7 +57,7 @@ pub struct State {
     /// What the others present.
     #[serde(default)]
     pub server_certificates: OrdMap<ReplicaId, ServerCertificate>,
-    pub alerts: OrdMap<AlertId, Alert>,
+    pub alerts: AlertIndex,
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
     pub checkpoint: u64,
@@ -96,6 +96,9 @@ pub struct State {
     /// Which node is known by what hardware. What a node that is gone was known by is its own until another is registered with it.
     #[serde(default)]
     pub hardware: OrdMap<HardwareIdentifier, NodeId>,
+    /// How many machines known by their hardware each tenant has. Not stored: it is counted when a snapshot is read.
+    #[serde(skip)]
+    pub machines: OrdMap<TenantId, u64>,
     #[serde(default)]
     pub vclusters: OrdMap<VclusterId, Arc<Vcluster>>,
     /// Configuration of nodes in no vCluster.
@@ -178,7 +181,7 @@ impl Default for State {
             audit_signer: None,
             server_certificate: None,
             server_certificates: OrdMap::new(),
-            alerts: OrdMap::new(),
+            alerts: AlertIndex::default(),
             checkpoint: 0,
             forwarded: OrdMap::new(),
             denials: 0,
@@ -192,6 +195,7 @@ impl Default for State {
             minute: (Timestamp::from_millis(0), 0),
             set_back: no_time(),
             hardware: OrdMap::new(),
+            machines: OrdMap::new(),
             vclusters: OrdMap::new(),
             defaults: Documents::default(),
             config_sequence: 0,

@@ -63,7 +63,14 @@ impl Command {
                 Claim::Tenant(tenant) => (Act::RegisterNode, Subject::Tenant(tenant)),
                 Claim::Token(_) => (Act::Enroll, Subject::Credential),
             },
-            Command::RegisterHardware(register) => (Act::RegisterHardware, Subject::Tenant(&register.tenant)),
+            Command::RegisterHardware(register) => {
+                let act = if register.alert.is_some() {
+                    Act::RegisterHardware
+                } else {
+                    Act::RegisterHardwareAsBefore
+                };
+                (act, Subject::Tenant(&register.tenant))
+            }
             Command::CreateVcluster(create) => (Act::ManageVclusters, Subject::Tenant(&create.tenant)),
             Command::RemoveVcluster { vcluster } => (Act::ManageVclusters, Subject::Vcluster(vcluster)),
             Command::SetConfig(set) => match &set.target {
@@ -168,10 +175,11 @@ impl<'a> Subject<'a> {
                 .vclusters
                 .get(id)
                 .map_or(SubjectScope::Nowhere, |vcluster| SubjectScope::Tenant(&vcluster.tenant)),
-            Subject::Alert(id) => match state.alerts.get(&id).map(|alert| &alert.node) {
+            Subject::Alert(id) => match state.alerts.get(&id).map(|alert| (&alert.node, &alert.tenant)) {
                 None => SubjectScope::Nowhere,
-                Some(None) => SubjectScope::Domain,
-                Some(Some(node)) => of_node(node),
+                Some((Some(node), _)) => of_node(node),
+                Some((None, Some(tenant))) => SubjectScope::Tenant(tenant),
+                Some((None, None)) => SubjectScope::Domain,
             },
             Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::OwnReplica(_) | Subject::Credential => {
                 SubjectScope::Own

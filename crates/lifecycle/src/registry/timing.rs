@@ -129,7 +129,9 @@ impl AlertKind {
             | AlertKind::IssuerMisbehaved
             | AlertKind::DeniedCertificateSeen
             | AlertKind::OverlayUnavailable
-            | AlertKind::OverlayDrift => false,
+            | AlertKind::OverlayDrift
+            | AlertKind::HardwareGuessed
+            | AlertKind::HardwareConflict => false,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The rules of machines and vClusters once more, in plain words.
 
-use lifecycle::names::{KeyHash, NodeId, Serial, TenantId, VclusterId};
+use lifecycle::names::{KeyHash, NodeId, Serial, TenantId, Timestamp, VclusterId};
 use lifecycle::registry::{
-    Applied, ConfigNews, Enroll, Event, HardwareIdentity, NodeState, Outcome, State, Vclusters, event,
+    Applied, ConfigNews, Enroll, Event, HardwareIdentity, IssuerState, NodeState, Outcome, State, Vclusters,
+    event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +67,7 @@ impl Machines {
         known.cloned().collect()
     }
 
-    /// What came of an enrollment by hardware alone. `is_held` says whether a node has a good certificate.
+    /// What came of an enrollment by hardware alone. `is_held` says whether a node has a good certificate, or was heard within its grace.
     pub fn check_boot(
         &self,
         before: &State,
@@ -206,4 +207,30 @@ impl Listener {
         assert!(self.heard >= after.config_mark(record), "something concerns {id} and is no news");
         assert_eq!(self.config, read(after, id), "{id} followed the news and has something else");
     }
+}
+
+/// Whether a host has spoken within the grace period, by a certificate that its issuer has not taken along or by an SVID.
+pub fn is_heard(before: &State, at: Timestamp, id: &NodeId) -> bool {
+    let node = &before.nodes[id];
+    let orphaned = node.serials.iter().any(|serial| {
+        before
+            .certificates
+            .get(serial)
+            .is_some_and(|held| before.issuers[&held.issuer].state == IssuerState::Revoked)
+    });
+    let spoke =
+        node.state == NodeState::Active && spoke_within_grace(before, at, node.last_seen) && !orphaned;
+    spoke || lives_by_svid(before, at, id)
+}
+
+/// By an SVID: within the grace period, or last of all on a stream that nobody has found silent.
+pub fn lives_by_svid(before: &State, at: Timestamp, id: &NodeId) -> bool {
+    let node = &before.nodes[id];
+    let Some(seen) = node.svid_seen else { return false };
+    let last = node.last_seen.is_none_or(|last| last <= seen);
+    (node.state == NodeState::Active && node.streamed && last) || spoke_within_grace(before, at, Some(seen))
+}
+
+fn spoke_within_grace(before: &State, at: Timestamp, seen: Option<Timestamp>) -> bool {
+    seen.is_some_and(|seen| at < seen.plus(before.policy.liveness_grace))
 }

@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use super::issuance::Issuance;
-use super::machines::Machines;
+use super::machines::{Machines, is_heard, lives_by_svid};
 use lifecycle::names::{
     IdempotencyHash, IssuerId, IssuerUse, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
     Serial, SessionId, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
@@ -503,7 +503,8 @@ impl Model {
             (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled), rest @ ..]) => {
                 let known = before.nodes.get(&enrolled.node);
                 let evicts = known.is_some_and(|node| node.state == NodeState::Active)
-                    && enrolled.denied.iter().any(|serial| self.is_good(after.at, &enrolled.node, serial));
+                    && enrolled.denied.iter().any(|serial| self.is_good(after.at, &enrolled.node, serial))
+                    || known.is_some_and(|node| lives_by_svid(before, after.at, &node.id));
                 let mut replaced = false;
                 for event in rest {
                     let about = match event {
@@ -574,7 +575,8 @@ impl Model {
     ) -> Option<&'static str> {
         let held = |id: &NodeId| {
             let node = &self.nodes[id];
-            node.papers.iter().any(|paper| self.is_good(after.at, id, &paper.serial))
+            let good = node.papers.iter().any(|paper| self.is_good(after.at, id, &paper.serial));
+            good || is_heard(before, after.at, id)
         };
         let special = self.machines.check_boot(before, claimed, enroll, applied, held);
         match (&applied.answer, applied.events.as_slice()) {

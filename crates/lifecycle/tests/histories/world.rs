@@ -603,6 +603,7 @@ impl World {
                     profile: None,
                     identity: identity(*machine),
                     vcluster: vcluster.map(vcluster_of),
+                    alert: None,
                 }))
             }
             Ask::CreateVcluster { vcluster, tenant: t } => Command::CreateVcluster(CreateVcluster {
@@ -738,6 +739,7 @@ impl World {
                 agent_version: None,
                 recovery_kept: None,
                 report: self.report(*offset),
+                by_svid: offset % 11 == 0,
             }
         };
         Command::Observe(heard.iter().map(sighting).collect())

@@ -4,9 +4,9 @@ mod promises;
 
 use lifecycle::host::Class;
 use lifecycle::names::{
-    ClusterId, Fingerprint, IssuerId, IssuerUse, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName,
-    ProfileName, ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath, TenantId,
-    Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
+    AlertId, ClusterId, Fingerprint, IssuerId, IssuerUse, KeyHash, KeyId, KeyKind, Label, NodeId,
+    OperatorName, ProfileName, ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath,
+    TenantId, Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, AnswerRoll, Applied, BeginIssuance,
@@ -390,6 +390,7 @@ impl Domain {
             holder_seen_at: None,
             claimed: None,
             memory_storage: false,
+            strict: true,
         }
     }
 
@@ -554,6 +555,7 @@ impl Domain {
             agent_version: None,
             recovery_kept: None,
             report: None,
+            by_svid: false,
         }
     }
 
@@ -604,6 +606,7 @@ impl Domain {
             agent_version: None,
             profile: None,
             strict: false,
+            svid_counts: false,
             prepared,
         }
     }
@@ -1150,5 +1153,6 @@ pub fn create_vcluster(name: &str, tenant: &TenantId) -> Command {
 /// A machine of the default tenant, in no vCluster.
 pub fn register_hardware(name: &str, identity: HardwareIdentity) -> RegisterHardware {
     let tenant = TenantId::default_tenant();
-    RegisterHardware { node: node(name), tenant, profile: None, identity, vcluster: None }
+    let alert = Some(AlertId(Ulid::new(Timestamp::from_secs(1), [7; 10])));
+    RegisterHardware { node: node(name), tenant, profile: None, identity, vcluster: None, alert }
 }

@@ -2,7 +2,8 @@
 
 use lifecycle::names::Timestamp;
 use lifecycle::registry::{
-    Applied, Claim, Command, Envelope, Event, Register, ReplicaToken, State, TokenState, check_invariants,
+    Alert, Applied, Claim, Command, Envelope, Event, Register, ReplicaToken, State, TokenState,
+    check_invariants,
 };
 use std::collections::BTreeSet;
 
@@ -69,9 +70,18 @@ fn indexes_agree_with_what_they_index(state: &State) {
     for (address, holder) in &state.addresses.held {
         assert_eq!(state.nodes[holder].address, Some(*address));
     }
-    let kinds: BTreeSet<_> = state.alerts.values().map(|alert| (&alert.kind, &alert.node)).collect();
+    let subject = |alert: &Alert| (alert.kind, alert.node.clone(), alert.tenant.clone());
+    let kinds: BTreeSet<_> = state.alerts.values().map(subject).collect();
     assert_eq!(kinds.len(), state.alerts.len(), "one open alert per kind and node");
-    for (id, alert) in &state.alerts {
+    let found = |alert: &Alert| {
+        let (node, tenant) = (alert.node.as_ref(), alert.tenant.as_ref());
+        state.alerts.with_subject(alert.kind, node, tenant) == Some(alert)
+    };
+    assert!(state.alerts.values().all(found));
+    let mut counted = state.clone();
+    counted.count_machines();
+    assert_eq!(counted.machines, state.machines, "the machines of each tenant");
+    for (id, alert) in state.alerts.iter() {
         assert_eq!(*id, alert.id);
     }
 }

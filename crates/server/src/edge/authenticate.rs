@@ -74,6 +74,7 @@ pub async fn contact(
 ) -> Result<Arc<View>, Failure> {
     let (_, view) = app.commit(shown.actor(id), origin, Command::Contact { node: id.clone() }).await?;
     app.fleet.presence.seen(id, origin.source, app.now());
+    app.fleet.presence.showed(id, shown);
     Ok(view)
 }
 

@@ -2,6 +2,7 @@
 //! well, and not as many as it can be cut into. Valid enrollments never are limited: the limit stands behind the look-up and only
 //! turns the answer to a failure into "slow down", so that it costs a neighbour in a large network nothing that it is entitled to.
 
+use api::code::{self, Code};
 use lifecycle::names::{Source, Span, Timestamp};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,6 +10,11 @@ use std::sync::Mutex;
 /// Networks kept apart; what is beyond shares one account, so that the table cannot grow.
 const NETWORKS: usize = 4096;
 const MINUTE: Span = Span::from_minutes(1);
+
+/// Whether an answer is a failure of whoever asked. A machine that nobody has registered is a failed credential like the others.
+pub fn counts_as_failure(code: &'static Code) -> bool {
+    matches!(code.status, 400 | 401 | 403 | 409) || code == code::NODE_NOT_ENROLLED
+}
 
 #[derive(Debug, Default)]
 pub struct FailureLimits {

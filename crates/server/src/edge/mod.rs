@@ -9,6 +9,7 @@ pub mod control_frames;
 pub mod fed;
 pub mod first_contact;
 pub mod handshake_turns;
+pub mod hardware_guesses;
 pub mod keepalive;
 pub mod limits;
 pub mod listener;
@@ -31,6 +32,7 @@ pub mod unread;
 
 use capacity::Capacity;
 use connections::Connections;
+use hardware_guesses::HardwareGuesses;
 use limits::FailureLimits;
 use refusals::RefusedAttempts;
 use refused_renewals::RefusedRenewals;
@@ -44,6 +46,7 @@ pub struct Edge {
     pub refusals: RefusedAttempts,
     pub refused_renewals: RefusedRenewals,
     pub repeated_failures: RepeatedFailures,
+    pub hardware_guesses: HardwareGuesses,
     /// Whether gRPC server reflection is served.
     pub reflection: bool,
 }
@@ -58,6 +61,7 @@ impl Edge {
             refusals: RefusedAttempts::default(),
             refused_renewals: RefusedRenewals::default(),
             repeated_failures: RepeatedFailures::default(),
+            hardware_guesses: HardwareGuesses::default(),
             reflection,
         }
     }

@@ -3,7 +3,7 @@
 //! The first of a kind (network and reason; node and reason where an alert is raised) is written at once; the rest of its
 //! minute becomes one line with a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
 //! Strangers have [`LINES`] lines, and as many more in a day, bit by bit; beyond that all of them together have one line
-//! `overflow` an hour. A start counts from anew.
+//! `overflow` an hour. Alerts that anybody can cause are paid for from the same lines. A start counts from anew.
 
 use crate::process::app::{App, Provenance};
 use api::code;
@@ -183,6 +183,12 @@ impl RefusedAttempts {
     /// How many attempts have no line of their kind, since the start.
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Takes a line of the audit trail from what strangers may cause, for an alert that they cause. Where none is left, there is no
+    /// alert: the attempts are counted all the same.
+    pub fn takes_line(&self, at: Timestamp) -> bool {
+        self.tallies.lock().is_ok_and(|mut tallies| tallies.allowance.take(1, at))
     }
 
     /// Writes the tallies whose minute is over; all of them when the process ends.

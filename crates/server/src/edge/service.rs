@@ -7,6 +7,7 @@ use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
 use crate::edge::control_frames::ControlFrames;
 use crate::edge::first_contact;
 use crate::edge::keepalive;
+use crate::edge::limits::counts_as_failure;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
 use crate::edge::shared_frames::interleaved;
@@ -446,9 +447,7 @@ fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
 fn limited(app: &App, path: &str, source: Source, response: Response<Body>) -> Response<Body> {
     let Some(FailureCode(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
-    // A machine that nobody has registered is a failed credential like the others.
-    let counted = matches!(code.status, 400 | 401 | 403 | 409) || code == code::NODE_NOT_ENROLLED;
-    if !counted || !app.edge.failures.is_over(source, limit, app.clock.now()) {
+    if !counts_as_failure(code) || !app.edge.failures.is_over(source, limit, app.clock.now()) {
         return response;
     }
     let failure = Failure::new(code::RATE_LIMITED, "too many failures from this network").retry_after(60);

@@ -4,11 +4,15 @@ use api::rest::alerts::AlertChange;
 use imbl::ordmap::DiffItem;
 use lifecycle::registry::{Alert, State, Tenants};
 
-/// An alert about a node is for those who may see the node; one about the domain is for those who see all of it.
+/// An alert about a node is for those who may see the node, one about a tenant for those of the tenant; one about the domain is for
+/// those who see all of it.
 pub fn is_visible(state: &State, tenants: &Tenants, alert: &Alert) -> bool {
     match &alert.node {
         Some(node) => state.nodes.get(node).is_some_and(|node| tenants.include(&node.tenant)),
-        None => *tenants == Tenants::All,
+        None => match &alert.tenant {
+            Some(tenant) => tenants.include(tenant),
+            None => *tenants == Tenants::All,
+        },
     }
 }
 
@@ -41,6 +45,7 @@ mod tests {
             acknowledged: false,
             again: None,
             acknowledged_at: None,
+            tenant: None,
         }
     }
 
@@ -53,7 +58,10 @@ mod tests {
     fn an_alert_about_the_domain_is_for_those_who_see_all_of_it() {
         let state = State::default();
         assert!(is_visible(&state, &Tenants::All, &alert(1)));
-        assert!(!is_visible(&state, &Tenants::Only([TenantId::default_tenant()].into()), &alert(1)));
+        let own = Tenants::Only([TenantId::default_tenant()].into());
+        assert!(!is_visible(&state, &own, &alert(1)));
+        let of = |name: &str| Alert { tenant: TenantId::parse(name).ok(), ..alert(1) };
+        assert!(is_visible(&state, &own, &of("default")) && !is_visible(&state, &own, &of("other")));
     }
 
     #[test]

@@ -154,7 +154,7 @@ async fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
                 Some(node) => Some(&node.tenant),
                 None => continue,
             },
-            None => None,
+            None => alert.tenant.as_ref(),
         };
         tell(tenant, None, "alert", serde_json::to_string(&AlertEvent::of(change, alert)));
     }

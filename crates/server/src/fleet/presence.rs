@@ -53,6 +53,8 @@ struct NodePresence {
     /// Something beside the time is new.
     news: bool,
     source: Option<Source>,
+    /// Whether it showed an SVID when it authenticated last.
+    by_svid: bool,
     /// The latest starts of its agent, the newest last.
     instances: Vec<Label>,
     bundle: Option<u64>,
@@ -123,6 +125,14 @@ impl NodePresence {
         self.seen = self.seen.max(read.max());
     }
 
+    /// Whether the host is there by an SVID: one of its streams shows one or, without a stream, its latest request.
+    fn lives_by_svid(&self) -> bool {
+        match self.streams.is_empty() {
+            true => self.by_svid,
+            false => self.streams.iter().any(|stream| stream.svid.is_some()),
+        }
+    }
+
     /// How long a connected host may be silent by what it was told, or by the PINGs that it gets.
     fn may_be_silent(&self) -> Option<Span> {
         let told = self.grace.filter(|_| !self.streams.is_empty());
@@ -166,6 +176,13 @@ impl Presence {
         (known.seen, known.source) = (known.seen.max(Some(at)), Some(source));
     }
 
+    /// What a node authenticated with.
+    pub fn showed(&self, node: &NodeId, shown: &ShownIdentity) {
+        if let Some(known) = self.nodes().get_mut(node) {
+            known.by_svid = shown.svid().is_some();
+        }
+    }
+
     /// A new live stream; the newest of a node gets its orders.
     pub fn open(&self, opening: StreamOpening<'_>, at: Timestamp) -> Result<Arc<Stream>, TooMany> {
         let mut nodes = self.nodes();
@@ -182,6 +199,7 @@ impl Presence {
             remember_start(&mut known.instances, &opening.instance);
         }
         (known.seen, known.source, known.news) = (known.seen.max(Some(at)), Some(opening.source), true);
+        known.by_svid = opening.shown.svid().is_some();
         known.bundle = opening.bundle;
         known.recovery_kept = opening.recovery_kept;
         known.agent_version = opening.agent_version.or(known.agent_version.take());
@@ -424,6 +442,7 @@ impl Presence {
                     agent_version: known.agent_version.clone(),
                     recovery_kept: known.recovery_kept,
                     report,
+                    by_svid: known.lives_by_svid(),
                 });
                 (known.written, known.news) = (known.seen, false);
             }

@@ -6,7 +6,7 @@ use crate::fleet::everywhere;
 use crate::fleet::presence::at_replica::ReportWanted;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
-use api::code;
+use api::code::{self, Code};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use journal::View;
@@ -15,7 +15,7 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, KeyKind,
-    NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit,
+    NodeChoice, Policy, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit,
     check_hardware, check_token,
 };
 use pki::csr;
@@ -54,6 +54,14 @@ impl Proof {
         Proof::Token { token, claimed: None }
     }
 
+    /// The hardware that is looked up: that of a machine with a token only where policy asks for both.
+    fn looked_up(&self, policy: &Policy) -> Option<&HardwareIdentity> {
+        match self {
+            Proof::Token { claimed, .. } => claimed.as_ref().filter(|_| policy.needs_hardware_beside_token()),
+            Proof::Hardware(claimed) => Some(claimed),
+        }
+    }
+
     /// The machine that asks, if it has nothing but its hardware.
     fn machine(&self) -> Option<&HardwareIdentity> {
         match self {
@@ -85,6 +93,7 @@ pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) ->
         Err(unissued) => unissued,
     };
     let Unissued { failure, on_record } = unissued;
+    count_guess(app, origin, &request.proof, failure.code);
     if failure.code.status < 500 {
         app.metrics.refused(failure.code.word);
         let machine = request.proof.machine();
@@ -92,11 +101,34 @@ pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) ->
         if !on_record || machine.is_some() {
             app.edge.refusals.record(app, origin, failure.code.word, sample(app, &request)).await;
         }
-        if let Some(claimed) = machine {
+        // One that is told to wait has not failed.
+        if let Some(claimed) = machine.filter(|_| failure.code != code::RATE_LIMITED) {
             app.edge.repeated_failures.count(app, claimed, failure.code.word, origin.source);
         }
     }
     Err(failure)
+}
+
+/// Whether what is claimed is looked up. A source that has guessed too much learns nothing.
+fn check_guesses(app: &App, origin: &Provenance, proof: &Proof) -> Result<(), Failure> {
+    let policy = &app.view().state.policy;
+    match proof.looked_up(policy) {
+        Some(claimed) => app.edge.hardware_guesses.check(policy, claimed, origin.source, app.clock.now()),
+        None => Ok(()),
+    }
+}
+
+/// Counts a claim that was refused. One that came with a token counts if it is the hardware that was refused.
+fn count_guess(app: &App, origin: &Provenance, proof: &Proof, code: &'static Code) {
+    let of_hardware = [code::NODE_NOT_ENROLLED, code::ALREADY_ACTIVE, code::HARDWARE_IDENTITY_CONFLICT];
+    if proof.machine().is_none() && !of_hardware.contains(&code) {
+        return;
+    }
+    let policy = &app.view().state.policy;
+    if let Some(claimed) = proof.looked_up(policy) {
+        let refusal = (origin.source, code);
+        app.edge.hardware_guesses.refused(policy, claimed, refusal, app.clock.now());
+    }
 }
 
 /// Who it was, as far as it can be told: the token's id if it is a real one, else what the caller claims.
@@ -111,7 +143,10 @@ fn sample(app: &App, request: &Enrollment) -> Option<String> {
 
 async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> Result<Released, Unissued> {
     app.knows_the_time()?;
+    check_guesses(app, origin, &request.proof)?;
     let mut place = app.issuance.place().await?;
+    // While it waited, others from the same source may have been refused.
+    check_guesses(app, origin, &request.proof)?;
     let again = request.idempotency.as_ref();
     let (credential, claimed, view) = match &request.proof {
         Proof::Token { token, claimed } => {
@@ -121,7 +156,10 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
         Proof::Hardware(claimed) => {
             let view = match machine(app, origin, claimed, again).await? {
                 MachineCheck::Admitted(view) => view,
-                MachineCheck::Refused(over) => {
+                MachineCheck::Refused { over, rejection } => {
+                    if !app.edge.refusals.takes_line(app.clock.now()) {
+                        return Err(Failure::from(rejection).into());
+                    }
                     return Err(refused(app, origin, request, claimed, &over).await);
                 }
             };
@@ -181,6 +219,7 @@ fn command(request: &Enrollment, credential: Credential, key: KeyHash, key_kind:
         conflict_alerts: true,
         holder_seen_at: None,
         memory_storage: request.memory_storage,
+        strict: true,
     }
 }
 
@@ -196,8 +235,11 @@ pub async fn credential(
 /// What the registry says of a machine before its CSR is read.
 enum MachineCheck {
     Admitted(Arc<View>),
-    /// An operator is to hear of it.
-    Refused(Box<ClaimConflict>),
+    /// An operator is to hear of it, if strangers may still cause lines of the audit trail.
+    Refused {
+        over: Box<ClaimConflict>,
+        rejection: Rejection,
+    },
 }
 
 /// Whether a machine may enroll by its hardware, or its refusal goes on record. Asked before the CSR is read, as for
@@ -213,7 +255,9 @@ async fn machine(
         match check_hardware(&state, claimed, &origin.source, again) {
             Ok(_) => Ok(MachineCheck::Admitted(view.clone())),
             Err(refusal) if refusal.is_recorded(&state) => match refusal.follows {
-                RefusalEffect::Raises(over) => Ok(MachineCheck::Refused(over)),
+                RefusalEffect::Raises(over) => {
+                    Ok(MachineCheck::Refused { over, rejection: refusal.rejection })
+                }
                 RefusalEffect::Nothing | RefusalEffect::Burns(_) => Err(refusal.rejection),
             },
             Err(refusal) => Err(refusal.rejection),
@@ -294,6 +338,10 @@ impl Issue for Enrolling {
             // The refusal itself goes on record: it ends the token's life, or an operator is to hear of it.
             Err(refusal) if refusal.is_recorded(state) => {
                 if let RefusalEffect::Raises(over) = refusal.follows {
+                    // Somebody with one token can be in conflict with any number of nodes.
+                    if !app.edge.refusals.takes_line(app.clock.now()) {
+                        return Err(refusal.rejection.into());
+                    }
                     let holder = app.fleet.presence.at_replica(&over.holder, ReportWanted::None);
                     command.holder_seen_at = holder.and_then(|holder| holder.source);
                 }

@@ -69,6 +69,7 @@ async fn attempt(
         agent_version: request.agent_version.clone(),
         profile: request.profile.clone(),
         strict: true,
+        svid_counts: true,
         prepared: None,
     };
     issue(app, origin, Recovering { command, csr }, view, place).await

@@ -5,6 +5,7 @@ use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, bad_in};
 use crate::http::failure::Failure;
 use crate::process::app::App;
+use crate::process::chance;
 use api::code;
 use api::rest::nodes::{
     BATCH_MAX, NodeItem, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
@@ -12,7 +13,7 @@ use api::rest::nodes::{
 use axum::extract::State;
 use futures::StreamExt;
 use http::StatusCode;
-use lifecycle::names::{NodeId, ProfileName, VclusterId};
+use lifecycle::names::{AlertId, NodeId, ProfileName, VclusterId};
 use lifecycle::registry::{
     Act, Claim, Command, HardwareIdentity, HardwareText, Register, RegisterHardware, Rejection,
 };
@@ -155,5 +156,6 @@ fn shape<'a>(
         profile: profile.map_err(bad_in("profile"))?,
         identity,
         vcluster: vcluster.map_err(bad_in("vcluster"))?,
+        alert: Some(AlertId(chance::ulid(app.now())?)),
     })
 }

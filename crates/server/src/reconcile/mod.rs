@@ -67,6 +67,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         app.edge.refusals.flush(&app, false).await;
         app.edge.refused_renewals.flush(&app, false).await;
         app.edge.repeated_failures.flush(&app).await;
+        app.edge.hardware_guesses.flush(&app).await;
         leader_heard.tick(&app, tick == 1);
         copies.tick(&app).await;
         liveness::record_sightings(&app).await;

@@ -8,7 +8,7 @@ use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 /// How long nothing may have confirmed a suspicion that an operator knows of before it is cleared.
 const QUIET: Span = Span::from_days(1);
 /// Nothing but quiet says that they were wrong.
-const SUSPICIONS: [AlertKind; 9] = [
+const SUSPICIONS: [AlertKind; 11] = [
     AlertKind::IssuerMisbehaved,
     AlertKind::CloneSuspected,
     AlertKind::RecoveryNotNeeded,
@@ -18,6 +18,8 @@ const SUSPICIONS: [AlertKind; 9] = [
     AlertKind::AlreadyActive,
     AlertKind::RepeatedFailures,
     AlertKind::HardwareIdentityConflict,
+    AlertKind::HardwareGuessed,
+    AlertKind::HardwareConflict,
 ];
 
 pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {

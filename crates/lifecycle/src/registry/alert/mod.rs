@@ -2,10 +2,13 @@
 
 pub(super) mod acknowledge;
 pub(super) mod clear;
+mod index;
 pub(super) mod raise;
 
+pub use index::AlertIndex;
+
 use super::{Envelope, Event, Node, State};
-use crate::names::{AlertId, NodeId, Span, Timestamp};
+use crate::names::{AlertId, NodeId, Span, TenantId, Timestamp};
 use crate::registry::event::{AlertCleared, AlertRaised};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +57,8 @@ kinds! {
     OverlayUnavailable "overlay_unavailable"
     OverlayDrift "overlay_drift"
     IssuerMisbehaved "issuer_misbehaved"
+    HardwareGuessed "hardware_guessed"
+    HardwareConflict "hardware_conflict"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.
@@ -88,6 +93,9 @@ pub struct Alert {
     /// When it was acknowledged; none if that was before the moment was kept.
     #[serde(default)]
     pub acknowledged_at: Option<Timestamp>,
+    /// Whose operators it is for, where it is about no node and not about the whole domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<TenantId>,
 }
 
 impl Alert {
@@ -109,7 +117,7 @@ impl Alert {
 impl State {
     /// The open alert of a kind about a node, or about the domain.
     pub fn open_alert(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
-        self.alerts.values().find(|alert| alert.kind == kind && alert.node.as_ref() == node)
+        self.alerts.with_subject(kind, node, None)
     }
 
     /// What follows when a command shows something that wants attention about a node.
@@ -122,7 +130,7 @@ impl State {
     ) -> Event {
         let open = self.open_alert(kind, Some(node));
         let alert = open.map_or(AlertId(envelope.id.0), |open| open.id);
-        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail, count })
+        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), tenant: None, detail, count })
     }
 
     /// What follows when these kinds want no attention any more about a node.

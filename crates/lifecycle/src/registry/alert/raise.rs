@@ -1,6 +1,6 @@
 //! Alerts: raised and cleared by the control plane, acknowledged by operators.
 
-use crate::names::{AlertId, NodeId};
+use crate::names::{AlertId, NodeId, TenantId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, NodeQuarantined};
 use crate::registry::node::contact;
@@ -50,6 +50,7 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
         alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
         kind: raise.kind,
         node: raise.node.clone(),
+        tenant: None,
         detail: raise.detail.clone(),
         count: 1,
     })];
@@ -68,6 +69,8 @@ pub struct AlertRaised {
     pub alert: AlertId,
     pub kind: AlertKind,
     pub node: Option<NodeId>,
+    /// Whose operators it is for, where it is about no node and not about the whole domain.
+    pub tenant: Option<TenantId>,
     pub detail: String,
     /// How often since it was last raised.
     pub count: u64,
@@ -83,6 +86,9 @@ impl Happened for AlertRaised {
             ("node_id", AuditField::maybe(self.node.as_ref())),
             ("detail", AuditField::text(&self.detail)),
         ];
+        if let Some(tenant) = &self.tenant {
+            fields.push(("tenant", AuditField::text(tenant)));
+        }
         if self.count > 1 {
             fields.push(("count", AuditField::Number(self.count)));
         }
@@ -95,7 +101,8 @@ impl Happened for AlertRaised {
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         let at = state.at;
-        let open = state.open_alert(self.kind, self.node.as_ref()).map(|open| open.id);
+        let open = state.alerts.with_subject(self.kind, self.node.as_ref(), self.tenant.as_ref());
+        let open = open.map(|open| open.id);
         match open.and_then(|id| state.alerts.get_mut(&id)) {
             Some(alert) => {
                 alert.count = alert.count.saturating_add(self.count);
@@ -113,6 +120,7 @@ impl Happened for AlertRaised {
                     acknowledged: false,
                     again: None,
                     acknowledged_at: None,
+                    tenant: self.tenant.clone(),
                 };
                 state.alerts.insert(self.alert, raised);
             }

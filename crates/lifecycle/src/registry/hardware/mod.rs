@@ -5,7 +5,8 @@
 pub(super) mod register;
 
 use super::{Node, State};
-use crate::names::{Mac, NodeId};
+use crate::names::{Mac, NodeId, TenantId};
+use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -274,9 +275,40 @@ impl State {
         others.find(|holder| !holder.state.is_gone()).map(Arc::as_ref)
     }
 
+    /// How many nodes of a tenant that are not gone are known by their hardware.
+    pub fn machines_of(&self, tenant: &TenantId) -> u64 {
+        self.machines.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Counts the machines of each tenant, which no snapshot holds.
+    pub fn count_machines(&mut self) {
+        self.machines = OrdMap::new();
+        let machines = self.nodes.values().filter(|node| node.identity.is_some() && !node.state.is_gone());
+        for tenant in machines.map(|node| node.tenant.clone()).collect::<Vec<_>>() {
+            *self.machines.entry(tenant).or_default() += 1;
+        }
+    }
+
+    /// A node has come to be a machine, or a machine is no more.
+    pub(super) fn machine_comes(&mut self, tenant: &TenantId) {
+        *self.machines.entry(tenant.clone()).or_default() += 1;
+    }
+
+    pub(super) fn machine_goes(&mut self, tenant: &TenantId) {
+        match self.machines.get_mut(tenant) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => drop(self.machines.remove(tenant)),
+            None => {}
+        }
+    }
+
     /// What a node was known by is its own again where nobody else is known by it.
     pub(super) fn reclaim_hardware(&mut self, node: &NodeId) {
-        let identity = self.nodes.get(node).and_then(|node| node.identity.clone());
+        let known = self.nodes.get(node).cloned();
+        let identity = known.as_ref().and_then(|node| node.identity.clone());
+        if let Some(machine) = known.filter(|_| identity.is_some()) {
+            self.machine_comes(&machine.tenant);
+        }
         for identifier in identity.iter().flat_map(|identity| identity.identifiers()) {
             let holder = self.hardware.get(&identifier).and_then(|holder| self.nodes.get(holder));
             if holder.is_none_or(|holder| holder.state.is_gone()) {
@@ -292,6 +324,11 @@ impl State {
             if self.hardware.get(&identifier) == Some(node) {
                 self.hardware.remove(&identifier);
             }
+        }
+        if before.is_none()
+            && let Some(tenant) = self.nodes.get(node).map(|node| node.tenant.clone())
+        {
+            self.machine_comes(&tenant);
         }
         for identifier in identity.identifiers() {
             self.hardware.insert(identifier, node.clone());

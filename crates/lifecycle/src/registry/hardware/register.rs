@@ -1,12 +1,14 @@
 //! Registering a machine by its hardware: from then on it may enroll without a token.
 
 use super::HardwareIdentity;
-use crate::names::{NodeId, ProfileName, TenantId, VclusterId};
+use crate::names::{AlertId, NodeId, ProfileName, TenantId, VclusterId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AuditField, AuditFields, Happened, host};
+use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened, host};
 use crate::registry::node::reinstate;
 use crate::registry::vcluster::assign::join;
-use crate::registry::{Documents, Envelope, Event, Node, Outcome, Rejection, State};
+use crate::registry::{
+    AlertKind, Documents, Envelope, Event, Node, Outcome, Rejection, State, Tenants, permissions,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -19,10 +21,25 @@ pub struct RegisterHardware {
     pub profile: Option<ProfileName>,
     pub identity: HardwareIdentity,
     pub vcluster: Option<VclusterId>,
+    /// The id of the alert that the tenant gets if another one has this hardware. Commands of older versions have none: the
+    /// platform-admins of every tenant could register any number of machines, and a conflict raised nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<AlertId>,
 }
 
-pub(in crate::registry) fn decide(state: &State, register: &RegisterHardware) -> Decision {
-    check(state, register).map_or_else(Decision::from, |()| {
+pub(in crate::registry) fn decide(
+    state: &State,
+    envelope: &Envelope,
+    register: &RegisterHardware,
+) -> Decision {
+    if let Err(rejection) = check_quota(state, envelope, register) {
+        return rejection.into();
+    }
+    let refused = |rejection: Rejection| Decision {
+        events: conflict(state, envelope, register, &rejection),
+        answer: Err(rejection),
+    };
+    check(state, register).map_or_else(refused, |()| {
         let id = &register.node;
         let gone = state.nodes.get(id);
         let mut events = gone.map(|node| reinstate::events(state, node)).unwrap_or_default();
@@ -35,6 +52,44 @@ pub(in crate::registry) fn decide(state: &State, register: &RegisterHardware) ->
         })));
         Decision { events, answer: Ok(Outcome::Registered { node: id.clone() }) }
     })
+}
+
+/// Hardware is first come, first served: whoever is not an operator of all tenants may not take it all. Asked before anything is looked
+/// up, so that nothing can be found out beyond it.
+fn check_quota(state: &State, envelope: &Envelope, register: &RegisterHardware) -> Result<(), Rejection> {
+    let max = state.policy.hardware_max_per_tenant;
+    let everywhere =
+        permissions(state, &envelope.actor).is_some_and(|granted| granted.tenants == Tenants::All);
+    let unbounded = everywhere || register.alert.is_none() || max == 0;
+    if unbounded || state.machines_of(&register.tenant) < u64::from(max) {
+        Ok(())
+    } else {
+        Err(Rejection::HardwareQuota { max })
+    }
+}
+
+/// Both tenants hear that there is a conflict, once while the alert is open; neither is told which tenant or node the other is.
+fn conflict(
+    state: &State,
+    envelope: &Envelope,
+    register: &RegisterHardware,
+    rejection: &Rejection,
+) -> Vec<Event> {
+    let foreign = matches!(rejection, Rejection::HardwareIdentityConflict { node: None });
+    let holder = state.hardware_holder(&register.node, &register.identity).filter(|_| foreign);
+    let (Some(alert), Some(holder)) = (register.alert, holder) else { return Vec::new() };
+    let raised = |alert: AlertId, tenant: &TenantId, detail: String| {
+        let kind = AlertKind::HardwareConflict;
+        let open = state.alerts.with_subject(kind, None, Some(tenant));
+        let tenant = Some(tenant.clone());
+        let raised = AlertRaised { alert, kind, node: None, tenant, detail, count: 1 };
+        open.is_none().then_some(Event::AlertRaised(raised))
+    };
+    let (own, other) = (&register.node, &holder.id);
+    let claimed = format!("the hardware of node {own} could not be registered: another tenant has it");
+    let held = format!("another tenant tried to register the hardware of node {other}");
+    let claimed = raised(alert, &register.tenant, claimed);
+    claimed.into_iter().chain(raised(AlertId(envelope.id.0), &holder.tenant, held)).collect()
 }
 
 fn check(state: &State, register: &RegisterHardware) -> Result<(), Rejection> {

@@ -58,7 +58,7 @@ pub(in crate::registry) fn end(state: &State, envelope: &Envelope, end: &EndIssu
         let kind = AlertKind::IssuerMisbehaved;
         let alert = state.open_alert(kind, None).map_or(AlertId(envelope.id.0), |open| open.id);
         let detail = format!("issuer {}: {what}", intent.issuer);
-        Event::AlertRaised(AlertRaised { alert, kind, node: None, detail, count: 1 })
+        Event::AlertRaised(AlertRaised { alert, kind, node: None, tenant: None, detail, count: 1 })
     });
     let ended = IssuanceEnded {
         intent: end.intent,

@@ -110,6 +110,9 @@ impl Happened for NodeActive {
             node.state = NodeState::Active;
             node.state_since = at;
             node.last_seen = Some(at);
+            if self.by_svid.is_some() {
+                node.svid_seen = Some(at);
+            }
             node.ever_active = true;
         });
     }

@@ -102,6 +102,11 @@ impl Policy {
         self.attestors_require.iter().any(|needed| needed == attestor.as_str())
     }
 
+    /// Whether a host with a token has to show its hardware too.
+    pub fn needs_hardware_beside_token(&self) -> bool {
+        self.requires(Attestor::Hardware) || !self.accepts(Attestor::JoinToken)
+    }
+
     /// Do these kinds together let a host enroll: one that is enough, and all that are demanded?
     pub(in crate::registry) fn check_attested(&self, proven: &[Attestor]) -> Result<(), Rejection> {
         let enough = proven.iter().any(|attestor| self.accepts(*attestor));

@@ -5,6 +5,7 @@
 //! applied, and then holds what was prepared against it: the registry has the last word.
 
 use super::credential::{Attestor, Credential};
+use super::place::{MachinePlace, PlaceRule, lives_by_svid, place};
 use crate::names::{
     IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Source, Span, SpiffeId,
     TenantId, TokenId,
@@ -59,6 +60,17 @@ pub struct Enroll {
     /// Whether the host keeps its identity in memory alone: it is given no recovery tokens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub memory_storage: bool,
+    /// Whether a host that was heard within the grace period has its place whatever certificates it has, and the alert about an
+    /// enrollment with a node's hardware is raised once while it is open. Commands of older versions asked for certificates alone,
+    /// and raised the alert again every minute.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+}
+
+impl Enroll {
+    fn place_rule(&self) -> PlaceRule {
+        if self.strict { PlaceRule::Contact } else { PlaceRule::Certificates }
+    }
 }
 
 /// A certificate signed in memory, for the node and under the rules that [`admit`] named.
@@ -160,7 +172,7 @@ impl Refusal {
             RefusalEffect::Raises(conflict) => state
                 .nodes
                 .get(&conflict.holder)
-                .is_some_and(|node| conflict_is_due(state, node, conflict.over)),
+                .is_some_and(|node| conflict_is_due(state, node, conflict.over, true)),
         }
     }
 }
@@ -176,15 +188,23 @@ const SHOWN_MACS: usize = 8;
 /// An alert about a conflict is raised again at most this often: whoever has one token and time cannot grow the trail.
 const CONFLICT_AGAIN: Span = Span::from_minutes(1);
 
-fn conflict_is_due(state: &State, holder: &Node, over: Claimed) -> bool {
+/// Hardware is no secret, so that anybody can be in conflict over it: the alert is raised once, and what comes while it is open is
+/// counted with the other refused attempts.
+fn conflict_is_due(state: &State, holder: &Node, over: Claimed, strict: bool) -> bool {
     let open = state.open_alert(over.alert(), Some(&holder.id));
-    open.is_none_or(|open| open.quiet_since().plus(CONFLICT_AGAIN) <= state.at)
+    open.is_none_or(|open| match over {
+        Claimed::Hardware | Claimed::HardwareOfSeveral if strict => false,
+        Claimed::Hardware | Claimed::HardwareOfSeveral | Claimed::NodeId | Claimed::WireguardKey => {
+            open.quiet_since().plus(CONFLICT_AGAIN) <= state.at
+        }
+    })
 }
 
 /// The alert is on the holder, for its own tenant: it says from where, and not whose token it was. That is in the trail
 /// of the other tenant.
 fn conflict(state: &State, envelope: &Envelope, enroll: &Enroll, over: &ClaimConflict) -> Option<Event> {
-    let holder = state.nodes.get(&over.holder).filter(|holder| conflict_is_due(state, holder, over.over))?;
+    let due = |holder: &&Arc<Node>| conflict_is_due(state, holder, over.over, enroll.strict);
+    let holder = state.nodes.get(&over.holder).filter(due)?;
     let seen = enroll.holder_seen_at.or(holder.enrolled_from);
     let seen = seen.map_or_else(|| "an unknown address".to_owned(), |at| at.to_string());
     let source = envelope.source;
@@ -287,8 +307,7 @@ fn attested_machine<'a>(
     token: &Token,
 ) -> Result<Option<&'a NodeId>, Refusal> {
     let policy = &state.policy;
-    let needed = policy.requires(Attestor::Hardware) || !policy.accepts(Attestor::JoinToken);
-    let Some(claimed) = enroll.claimed.as_ref().filter(|_| needed) else {
+    let Some(claimed) = enroll.claimed.as_ref().filter(|_| policy.needs_hardware_beside_token()) else {
         policy.check_attested(&[Attestor::JoinToken])?;
         return Ok(None);
     };
@@ -331,35 +350,24 @@ pub fn check_hardware<'a>(
     source: &Source,
     again: Option<&IdempotencyHash>,
 ) -> Result<&'a Arc<Node>, Refusal> {
+    check_machine(state, claimed, source, again, PlaceRule::Contact)
+}
+
+fn check_machine<'a>(
+    state: &'a State,
+    claimed: &HardwareIdentity,
+    source: &Source,
+    again: Option<&IdempotencyHash>,
+    rule: PlaceRule,
+) -> Result<&'a Arc<Node>, Refusal> {
     state.policy.check_attested(&[Attestor::Hardware])?;
     let node = known_machine(state, claimed, source)?;
     let repeats = again.is_some() && node.token.is_none() && node.idempotency.as_ref() == again;
-    match place(state, node) {
+    match place(state, node, rule) {
         MachinePlace::Free => Ok(node),
         MachinePlace::Taken if node.state == NodeState::Active && repeats => Ok(node),
         MachinePlace::Taken => Err(already_active(&node.id)),
         MachinePlace::Gone => Err(Rejection::NodeRevoked { node: node.id.clone() }.into()),
-    }
-}
-
-/// Whether a machine may take the place of the node that it is registered as.
-enum MachinePlace {
-    Free,
-    /// There is a host with a good certificate.
-    Taken,
-    Gone,
-}
-
-/// A node whose certificates have all ended, or are denied with their issuer, is not there, whatever its state: nobody can
-/// prove to be it by anything else than the hardware.
-fn place(state: &State, node: &Node) -> MachinePlace {
-    match node.state {
-        NodeState::Registered | NodeState::Inactive => MachinePlace::Free,
-        NodeState::Enrolled | NodeState::Active => {
-            let good = node.serials.iter().any(|serial| state.is_good(serial));
-            if good { MachinePlace::Taken } else { MachinePlace::Free }
-        }
-        NodeState::Revoked | NodeState::Decommissioned => MachinePlace::Gone,
     }
 }
 
@@ -373,8 +381,9 @@ fn admit_hardware(
     source: &Source,
     claimed: &HardwareIdentity,
 ) -> Result<Admission, Refusal> {
-    let node = check_hardware(state, claimed, source, enroll.idempotency.as_ref())?;
-    if let MachinePlace::Taken = place(state, node) {
+    let rule = enroll.place_rule();
+    let node = check_machine(state, claimed, source, enroll.idempotency.as_ref(), rule)?;
+    if let MachinePlace::Taken = place(state, node, rule) {
         return repeat_of(state, enroll, node).ok_or_else(|| already_active(&node.id));
     }
     let profile = node.registered_profile.clone().or_else(|| enroll.door.profile());
@@ -435,7 +444,7 @@ fn choose_node(
         };
     }
     if let Some(machine) = machine.and_then(|id| state.nodes.get(id)) {
-        return match place(state, machine) {
+        return match place(state, machine, enroll.place_rule()) {
             MachinePlace::Free => Ok(NodeChoice::Pinned(machine.id.clone())),
             MachinePlace::Taken => Err(already_active(&machine.id)),
             MachinePlace::Gone => {
@@ -582,7 +591,8 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    let taken = known.filter(|node| enroll.replacement_alerts && is_living(state, node)).zip(token);
+    let is_there = |node: &&Arc<Node>| is_living(state, node) || enroll.strict && lives_by_svid(state, node);
+    let taken = known.filter(|node| enroll.replacement_alerts && is_there(node)).zip(token);
     let replaced = taken.map(|(node, token)| {
         state.raising(envelope, AlertKind::NodeReplaced, &node.id, (replacement(envelope, token), 1))
     });
@@ -601,7 +611,7 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
 
 /// Active, with a certificate that is good until this enrollment denies it: there is a host that loses its place.
 fn is_living(state: &State, node: &Node) -> bool {
-    node.state == NodeState::Active && node.serials.iter().any(|serial| state.is_good(serial))
+    node.state == NodeState::Active && state.holds_good_certificate(node)
 }
 
 fn replacement(envelope: &Envelope, token: &Token) -> String {

@@ -12,6 +12,7 @@ pub(super) mod enrolled;
 pub(super) mod import;
 pub(super) mod mark_inactive;
 pub(super) mod observe;
+pub(super) mod place;
 pub(super) mod quarantine;
 pub(super) mod register;
 pub(super) mod reinstate;
@@ -117,6 +118,9 @@ pub struct Node {
     pub generation: u32,
     pub enrolled_at: Option<Timestamp>,
     pub last_seen: Option<Timestamp>,
+    /// When it was last heard with an SVID, which is on no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub svid_seen: Option<Timestamp>,
     pub ever_active: bool,
     /// The token of its latest enrollment, and the caller's idempotency key with it.
     pub token: Option<TokenId>,
@@ -254,6 +258,7 @@ impl Node {
             generation: 1,
             enrolled_at: None,
             last_seen: None,
+            svid_seen: None,
             ever_active: false,
             token: None,
             idempotency: None,
@@ -310,6 +315,7 @@ impl Node {
     /// was said on it.
     pub(super) fn forget_streams(&mut self) {
         self.streamed = false;
+        self.svid_seen = None;
         self.says_bundle = false;
         self.instances.clear();
         self.report = None;

@@ -28,6 +28,9 @@ pub struct Sighting {
     /// What the host said of itself, when that is news.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<Report>>,
+    /// Whether it showed an SVID.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_svid: bool,
 }
 
 /// Observations come in bulk. Those that tell nothing new are left out.
@@ -64,6 +67,7 @@ fn last_sign(node: &Node, sighting: &Sighting) -> Option<Sighting> {
         agent_version: None,
         report: None,
         recovery_kept: None,
+        by_svid: false,
     })
 }
 
@@ -93,6 +97,7 @@ fn own(state: &State, id: &NodeId, report: &Arc<Report>) -> Option<Arc<Report>> 
 
 fn tells(state: &State, node: &Node, sighting: &Sighting) -> bool {
     node.last_seen.is_none_or(|last| last < sighting.seen)
+        || sighting.by_svid && node.svid_seen.is_none_or(|last| last < sighting.seen)
         || sighting.bundle.is_some_and(|bundle| bundle > node.stored_bundle)
         || sighting.instance.as_ref().is_some_and(|instance| node.instances.last() != Some(instance))
         || sighting.agent_version.as_ref().is_some_and(|version| node.agent_version.as_ref() != Some(version))
@@ -125,6 +130,9 @@ impl Happened for Sighting {
             // Two replicas may write down what they heard in the wrong order.
             let is_newest = node.last_seen <= Some(self.seen);
             node.last_seen = node.last_seen.max(Some(self.seen));
+            if self.by_svid {
+                node.svid_seen = node.svid_seen.max(Some(self.seen));
+            }
             node.bundle = node.bundle.max(self.bundle.unwrap_or(0));
             node.stored_bundle = node.stored_bundle.max(self.bundle.unwrap_or(0));
             if let Some(version) = self.agent_version.as_ref().filter(|_| is_newest) {

@@ -17,6 +17,10 @@ pub(super) fn settled<'a>(state: &'a State, id: &'a NodeId) -> impl Iterator<Ite
 pub(super) fn bury(state: &mut State, id: &NodeId, denied: &[Serial], next: NodeState, account: Account) {
     let at = state.at;
     state.deny(denied);
+    let machine = state.nodes.get(id).filter(|node| node.identity.is_some() && !node.state.is_gone());
+    if let Some(tenant) = machine.map(|node| node.tenant.clone()) {
+        state.machine_goes(&tenant);
+    }
     let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) else { return };
     node.state = next;
     node.state_since = at;

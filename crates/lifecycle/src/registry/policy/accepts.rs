@@ -1,7 +1,7 @@
 //! What a policy key accepts: how a text becomes its value and back, and what a refusal says was expected.
 
 use super::Fraction;
-use crate::names::{Label, Network, Span};
+use crate::names::{Label, Network, Span, TenantId};
 
 pub(super) trait Accepts {
     type Value;
@@ -122,14 +122,14 @@ impl Accepts for SpanOrZero {
     }
 }
 
-/// How often a minute something may happen.
-pub(super) struct PerMinute;
+/// How many there may be, or how many a minute.
+pub(super) struct CountOrOff;
 
-impl PerMinute {
+impl CountOrOff {
     const MOST: u32 = 1_000_000;
 }
 
-impl Accepts for PerMinute {
+impl Accepts for CountOrOff {
     type Value = u32;
 
     fn parse(&self, text: &str) -> Option<u32> {
@@ -267,6 +267,34 @@ impl Accepts for Networks {
 
     fn expected(&self) -> String {
         format!("a list of at most {} networks such as 10.0.0.0/8,fd00::/8, or nothing", Self::MOST)
+    }
+}
+
+/// Names of tenants, with commas between, or none.
+pub(super) struct TenantNames;
+
+impl TenantNames {
+    const MOST: usize = 256;
+}
+
+impl Accepts for TenantNames {
+    type Value = Vec<TenantId>;
+
+    fn parse(&self, text: &str) -> Option<Vec<TenantId>> {
+        if text.trim().is_empty() {
+            return Some(Vec::new());
+        }
+        let names: Option<Vec<TenantId>> =
+            text.split(',').map(|word| TenantId::parse(word.trim()).ok()).collect();
+        names.filter(|names| names.len() <= Self::MOST)
+    }
+
+    fn write(&self, names: &Vec<TenantId>) -> String {
+        names.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn expected(&self) -> String {
+        format!("a list of at most {} tenants such as red,blue, or nothing", Self::MOST)
     }
 }
 

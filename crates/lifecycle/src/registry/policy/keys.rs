@@ -1,13 +1,13 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
 use super::accepts::{
-    Accepts, KeepaliveOrOff, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within,
-    Words, WordsOrNone,
+    Accepts, CountOrOff, KeepaliveOrOff, LabelOr, Networks, OneOf, SpanOrZero, TenantNames, TrueOrFalse,
+    UpTo, Within, Words, WordsOrNone,
 };
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
 use super::{BootstrapRead, CloneRule, OverlayScope, UnderlayProbe};
-use crate::names::{Label, Network, ProfileName, Span};
+use crate::names::{Label, Network, ProfileName, Span, TenantId};
 use imbl::OrdMap;
 
 /// Tokens shorter than this would expire on the way.
@@ -26,9 +26,14 @@ policy_keys! {
         "attestors" attestors: Vec<String> = vec!["join-token".to_owned(), "recovery-token".to_owned()],
             Words(&["join-token", "hardware", "recovery-token"]);
         /// Enrollments granted per minute; 0 is no limit
-        "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, PerMinute;
+        "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, CountOrOff;
         /// Failures per source network (/24, /48) and replica before answers become 429; 0 is no limit
-        "failures.per_minute" failures_per_minute: u32 = 100, PerMinute;
+        "failures.per_minute" failures_per_minute: u32 = 100, CountOrOff;
+        /// Refused claims of hardware from one source (an IPv4 address, or a /64 of IPv6) per minute and replica, before every claim of
+        /// hardware from there is answered 429 for the rest of that minute; 0 is no limit
+        "failures.hardware_per_minute" failures_hardware_per_minute: u32 = 100, CountOrOff;
+        /// Networks to which `failures.hardware_per_minute` does not apply, such as a site behind one address
+        "failures.hardware_exempt" failures_hardware_exempt: Vec<Network> = Vec::new(), Networks;
         /// Lifetime of a token created without `--expires`
         "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), UpTo(TOKEN_TTL_MIN, "token.max_ttl");
         /// Longest lifetime of a token; can only be lowered
@@ -67,6 +72,11 @@ policy_keys! {
         "attestors.require" attestors_require: Vec<String> = Vec::new(), WordsOrNone(&["join-token", "hardware"]);
         /// Networks from which a machine may enroll by its hardware; empty is any
         "hardware.source_cidrs" hardware_source_cidrs: Vec<Network> = Vec::new(), Networks;
+        /// Tenants whose platform-admins may register machines by their hardware; empty is none, so that only operators of all tenants may
+        "hardware.tenants" hardware_tenants: Vec<TenantId> = Vec::new(), TenantNames;
+        /// Machines known by their hardware that the platform-admins of a tenant may bring it to; 0 is no limit. It does not bind operators of
+        /// all tenants
+        "hardware.max_per_tenant" hardware_max_per_tenant: u32 = 20_000, CountOrOff;
         /// Which hosts of a tenant are peers of each other in the overlay: all, or those of the same vCluster
         "overlay.scope" overlay_scope: OverlayScope = OverlayScope::Tenant,
             OneOf(&OverlayScope::ALL, OverlayScope::as_str);

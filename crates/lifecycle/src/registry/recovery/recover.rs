@@ -12,6 +12,7 @@ use crate::registry::apply::Decision;
 use crate::registry::certificate::renew;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
+use crate::registry::node::place::lives_by_svid;
 use crate::registry::{
     AlertKind, Envelope, Event, Issued, KeyKind, Node, NodeState, Outcome, Owner, Prepared, Rejection, State,
 };
@@ -39,6 +40,9 @@ pub struct Recover {
     /// raised here, at most once a minute, so that what came in between was not counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Whether a node that is there by an SVID is well. Commands of older versions asked for certificates alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub svid_counts: bool,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Prepared>,
 }
@@ -164,12 +168,12 @@ fn check_circumstances(
     }
 }
 
-/// Active, heard of a short while ago, and with a certificate that it has shown and that is good.
+/// Active, heard of a short while ago, and with a certificate that it has shown and that is good, or there by an SVID.
 fn is_well(state: &State, recover: &Recover, node: &Node) -> bool {
     let heard = node.last_seen.max(recover.heard.map(|heard| heard.min(state.at)));
     node.state == NodeState::Active
         && heard.is_some_and(|heard| heard.plus(state.policy.liveness_grace) > state.at)
-        && has_shown_good(state, node)
+        && (has_shown_good(state, node) || recover.svid_counts && lives_by_svid(state, node))
 }
 
 fn has_shown_good(state: &State, node: &Node) -> bool {

@@ -41,7 +41,7 @@ pub async fn register(
 }
 
 async fn one(app: &App, caller: &Caller, tenant: &TenantId, node: RegisterNodeRequest) -> BatchNodeResult {
-    let (state, failure) = match register::command(&node, tenant.clone()) {
+    let (state, failure) = match register::command(app, &node, tenant.clone()) {
         Err(failure) => {
             // It is known at once: many of them would keep everybody else waiting.
             tokio::task::yield_now().await;

@@ -93,6 +93,7 @@ mod tests {
             alert_id: number.to_string(),
             kind: "enrollment_stuck".to_owned(),
             node_id: None,
+            tenant: None,
             since: String::new(),
             count: 1,
             detail: String::new(),
