@@ -51,7 +51,9 @@ class Connection:
 
     def look(self, patience: float = 0.0) -> None:
         """Takes note of what has come."""
-        if self.ended or (patience and not self.socket.pending() and not select.select([self.socket], [], [], patience)[0]):
+        if self.ended:
+            return
+        if patience and not self.socket.pending() and not select.select([self.socket], [], [], patience)[0]:
             return
         try:
             while data := self.socket.recv(65536):

@@ -45,7 +45,7 @@ def all_answered(connections: list) -> bool:
 
 @pytest.mark.parametrize("ask", [call, get])
 def test_lists_that_one_viewer_does_not_read_fill_no_memory(plane, ask):
-    """1,024 lists of the fleet, of which no byte is taken: few are kept, the rest is refused, and others have theirs."""
+    """1,024 lists of the fleet, of which no byte is taken: few are kept, the rest is refused, others have theirs."""
     viewer, other = key(plane, "viewer"), key(plane, "viewer")
     path = LIST if ask is call else "/v1/nodes?limit=1000"
     assert listed(plane, other) >= NODES
@@ -90,7 +90,7 @@ def test_a_large_answer_arrives_whole(plane):
 
 
 def test_changes_that_one_viewer_does_not_read_fill_no_memory(plane):
-    """192 event streams of an operator of one tenant that stop where all that has changed since is due: few have it written."""
+    """192 event streams of one tenant's viewer that stop where all that has changed since is due: few have it."""
     viewer = make_key(plane, "viewer", "--tenant", "default")["key"]
     with contextlib.ExitStack() as opened:
         connections = [opened.enter_context(contextlib.closing(Connection(plane))) for _ in range(24)]
@@ -118,7 +118,7 @@ def test_changes_that_one_viewer_does_not_read_fill_no_memory(plane):
 
 
 def test_a_viewer_that_floods_the_trail_goes_after_the_admin(plane):
-    """800 timelines at once: an administrator's pages of the trail wait for the one that is being read, and not for all."""
+    """800 timelines at once: an administrator's pages of the trail wait for what is being read, and not for all."""
     viewer, admin = key(plane, "viewer"), key(plane, "platform-admin")
     page = f"GET /v1/audit?event_type=none HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {admin}\r\n\r\n".encode()
     with contextlib.ExitStack() as opened:

@@ -72,4 +72,4 @@ def test_addresses_of_one_machine_are_not_kept_twice(plane):
     answer = plane.api("POST", "/v1/nodes/batch", body, {"Content-Type": "application/json"})
     print(f"{peak.grown()} KiB")
     assert answer.status == 200 and not answer.json()["results"][0]["ok"], answer
-    assert peak.grown() < 70_000
+    assert peak.grown() < 30_000
