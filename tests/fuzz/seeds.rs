@@ -93,7 +93,7 @@ fn later() -> Vec<Envelope> {
         (world::local(), Command::CreateToken(world::token(7, Some("n-9")))),
         (world::local(), Command::RevokeToken { token: TokenId(world::ulid(52)) }),
         (world::local(), Command::CreateTenant(CreateTenant { tenant: world::tenant() })),
-        (world::local(), Command::RemoveOperator { name: alice }),
+        (world::local(), Command::RemoveOperator { name: alice, keys_made: false }),
         (world::local(), Command::SetPolicy(policy("token.max_ttl", "1h"))),
         (world::local(), Command::SetPolicy(policy("profile.gpu.cn", "{node} \"of\" {tenant}"))),
         (world::local(), Command::InitializeDomain(Box::new(world::found()))),

@@ -1,8 +1,9 @@
-"""A control plane whose clock can be set while it runs."""
+"""Control planes whose clocks can be set while they run."""
 
 import time
 
 from clocks import Clock, sweep
+from clusters import Cluster, Replica
 from machine import until
 from plane import ControlPlane
 
@@ -49,3 +50,33 @@ class Jumping(ControlPlane):
         super().close()
         if self.process:
             sweep(self.process.pid)
+
+
+class JumpingReplica(Replica):
+    """Its clock can be set while it runs."""
+
+    def __init__(self, first=None, init=()):
+        super().__init__(first, init)
+        self.clock = Clock()
+        self.env = self.clock.env
+
+    def kill(self) -> None:
+        super().kill()
+        sweep(self.process.pid)
+
+    def close(self) -> None:
+        super().close()
+        if self.process:
+            sweep(self.process.pid)
+
+
+class JumpingCluster(Cluster):
+    def replica(self) -> JumpingReplica:
+        return JumpingReplica(self.replicas[0]) if self.replicas else JumpingReplica(init=self.init)
+
+    def others(self, replica) -> list[JumpingReplica]:
+        return [other for other in self.replicas if other is not replica]
+
+    def until_well(self) -> None:
+        for replica in self.replicas:
+            until(lambda replica=replica: replica.health()["ready"], f"replica {replica.id} is ready", patience=120)

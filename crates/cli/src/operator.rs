@@ -11,7 +11,7 @@ use crate::reach::Reach;
 use crate::reach::ca_trust;
 use crate::reach::target::Target;
 use crate::table::{Table, Tone, harmless, or_dash};
-use api::rest::operators::{AddOperatorRequest, AddedOperator, OperatorItem};
+use api::rest::operators::{AddOperatorRequest, AddedOperator, OperatorItem, RemovedOperator};
 use api::rest::scope::TenantScope;
 use client::rest::Path;
 use std::path::PathBuf;
@@ -42,7 +42,10 @@ pub enum Command {
     },
     /// List operators
     List,
-    /// Remove an operator; its certificate is refused from then on
+    /// Remove an operator; its certificates and API keys are refused from then on
+    ///
+    /// Revokes the API keys that carry its name, those that it made under another name, and those that were made with any of these,
+    /// and prints their ids. CREATED BY in `enlist operator key list` says who made a key.
     Remove {
         /// Name of the operator (OPERATOR in `enlist operator list`)
         name: String,
@@ -143,11 +146,20 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.list(&items, table)
         }
         Command::Remove { name } => {
-            operator.delete(&path.segment(&name)).await?;
-            let done = serde_json::json!({ "name": name, "removed": true });
-            output.document(&done, |_| format!("operator {} is removed\n", harmless(&name)))
+            let removed: RemovedOperator = operator.remove(&path.segment(&name)).await?;
+            output.document(&removed, removed_text)
         }
         Command::Key(command) => key::run(command, &operator, output).await,
+    }
+}
+
+fn removed_text(removed: &RemovedOperator) -> String {
+    let name = harmless(&removed.name);
+    let keys: String = removed.keys_revoked.iter().map(|id| format!("  {}\n", harmless(id))).collect();
+    match removed.keys_revoked.len() {
+        0 => format!("operator {name} is removed\n"),
+        1 => format!("operator {name} is removed, and 1 API key is revoked with it:\n{keys}"),
+        many => format!("operator {name} is removed, and {many} API keys are revoked with it:\n{keys}"),
     }
 }
 

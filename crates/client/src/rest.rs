@@ -114,6 +114,11 @@ impl OperatorApi {
         self.send(Method::DELETE, path, None).await?.bytes().await.map(drop)
     }
 
+    /// Where the answer says what else has ended.
+    pub async fn remove<T: DeserializeOwned>(&self, path: &Path) -> Result<T, Error> {
+        self.send(Method::DELETE, path, None).await?.json().await
+    }
+
     /// An answer that is not JSON, such as PEM.
     pub async fn text(&self, path: &Path) -> Result<String, Error> {
         self.send(Method::GET, path, None).await?.text().await

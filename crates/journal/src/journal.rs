@@ -226,6 +226,7 @@ impl Journal {
             snapshots: SnapshotDir::of(&options.dir, framing.clone()),
             clock: options.clock,
             wall: options.wall,
+            steady: options.steady,
             version: options.peers.map(|peers| peers.version).unwrap_or_default(),
             queue: queue.clone(),
             answers: OnceLock::new(),
@@ -601,12 +602,18 @@ impl Journal {
         self.handing_over.store(true, Ordering::Release);
         self.raft.runtime_config().elect(false);
         let handed = tokio::time::timeout(limit, async {
+            let mut silent = BTreeSet::new();
             while self.is_leader() {
-                match self.successor() {
+                match self.successor(&silent) {
                     Some(successor) if self.roster().elect(successor).await => {
                         self.until_led_elsewhere().await
                     }
-                    _ => tokio::time::sleep(HAND_OVER_PAUSE).await,
+                    // It was heard of a moment ago and does not answer now: the others are asked first.
+                    Some(successor) => drop(silent.insert(successor)),
+                    None => {
+                        silent.clear();
+                        tokio::time::sleep(HAND_OVER_PAUSE).await;
+                    }
                 }
             }
             self.until_led_elsewhere().await;
@@ -616,12 +623,13 @@ impl Journal {
         handed
     }
 
-    /// A voter that can be reached, has the whole log, and may lead by its clock.
-    fn successor(&self) -> Option<ReplicaId> {
+    /// A voter that can be reached, has the whole log, and may lead by its clock; none of those that were asked in vain.
+    fn successor(&self, silent: &BTreeSet<ReplicaId>) -> Option<ReplicaId> {
         let (voters, _) = self.membership();
         let replication = self.replication();
         let has_all = |id: &u64| replication.matched.get(id).is_some_and(|at| *at >= replication.last_log);
         let others = voters.into_iter().filter(|id| *id != self.replica.0 && has_all(id)).map(ReplicaId);
+        let others = others.filter(|id| !silent.contains(id));
         let may_lead = |id: &ReplicaId| {
             let standing = self.standing(*id);
             standing.is_reachable(REACHABLE) && standing.report.is_some_and(|report| report.clock_believed)

@@ -9,7 +9,8 @@
 //! - `log`: openraft's log in SQLite, written by one thread.
 //! - `machine`: applies committed entries on a thread of its own, and publishes views.
 //! - `snapshot`: files from which a replica starts again without the older log.
-//! - `peer`: what replicas say to each other; `barrier`: reads that must be fresh; `pulse`: what shows that a quorum is there.
+//! - `peer`: what replicas say to each other; `barrier`: reads that must be fresh; `pulse`: what shows that a quorum is there;
+//!   `round_trip`: asks who is there now.
 //! - [`audit`]: the hash chain, the store, and its verification.
 //! - [`probe`]: looks at a directory without touching it.
 //! - `schema`: the tables of a store, and that it holds nothing else.
@@ -36,6 +37,7 @@ mod pulse;
 mod raft;
 mod readonly;
 mod regular;
+mod round_trip;
 mod schema;
 mod snapshot;
 mod stored;
@@ -56,6 +58,7 @@ pub use peer::{
 };
 pub use probe::{DirectoryContents, probe, probe_replica};
 pub use regular::{open_regular, read_small};
+pub use round_trip::RoundTrip;
 pub use take_in::take_in;
 pub use view::{AuditHead, View};
 

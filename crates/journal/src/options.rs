@@ -23,6 +23,8 @@ pub struct Options {
     pub clock: Clock,
     /// What the machine's clock says, believed or not: replicas compare theirs.
     pub wall: Option<Clock>,
+    /// What the time is by the clock that does not jump alone: what replicas go by that look whether theirs is right.
+    pub steady: Option<Clock>,
     /// A pause after each fsync of the log, to measure as if the disk were slow.
     pub slow_fsync: Option<Duration>,
     /// Bytes of log after which a snapshot is made; 16 MiB when none are named.
@@ -62,6 +64,7 @@ impl Options {
             dir: dir.into(),
             clock,
             wall: None,
+            steady: None,
             slow_fsync: None,
             snapshot_bytes: None,
             keep_bytes: 0,

@@ -2,13 +2,13 @@
 
 use crate::barrier::QuorumProof;
 use crate::journal::Journal;
-use crate::peer::{Link, PeerReply, PeerRequest, ReplicaReport, copy_missing};
+use crate::peer::{Link, copy_missing};
+use crate::round_trip::exchange_reports;
 use lifecycle::names::ReplicaId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often.
 const PULSE: Duration = Duration::from_millis(500);
@@ -65,28 +65,7 @@ async fn report(journal: &Arc<Journal>, links: &mut BTreeMap<ReplicaId, Link>) {
         let link =
             links.entry(replica).or_insert_with(|| Link::new(replica, journal.roster().clone())).clone();
         let journal = Arc::clone(journal);
-        tokio::spawn(async move { ask_for_report(&journal, replica, &link).await });
-    }
-}
-
-async fn ask_for_report(journal: &Journal, replica: ReplicaId, link: &Link) {
-    let own = journal.served().report();
-    let began = Instant::now();
-    let Ok(PeerReply::Report { report, audit_differs }) = link.ask(PeerRequest::Report(own)).await else {
-        return;
-    };
-    let took = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
-    // Of the machines' clocks: the time that a replica goes by may be right although its clock is not.
-    let shown = |report: &ReplicaReport| {
-        i64::try_from(report.wall.unwrap_or(report.now).millis()).unwrap_or(i64::MAX)
-    };
-    let (here, there) = (shown(&journal.served().report()), shown(&report));
-    // Its answer was under way for half of the time.
-    let offset = there.saturating_sub(here.saturating_sub(took / 2));
-    journal.roster().heard(replica, report, offset);
-    // The leader has the trail of the log; who differs from it stops.
-    if audit_differs && journal.leader() == Some(replica) {
-        journal.trail_differs.store(true, Ordering::Release);
+        tokio::spawn(async move { exchange_reports(&journal, replica, &link).await });
     }
 }
 

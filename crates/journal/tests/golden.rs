@@ -253,7 +253,7 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
         ("add_operator", Command::AddOperator(add)),
         ("renew_operator", Command::RenewOperator(Box::new(renew))),
         ("use_renewed_certificate", Command::UseRenewedCertificate { name: operator() }),
-        ("remove_operator", Command::RemoveOperator { name: operator() }),
+        ("remove_operator", Command::RemoveOperator { name: operator(), keys_made: false }),
         ("create_operator_key", Command::CreateOperatorKey(create_key)),
         ("revoke_operator_key", Command::RevokeOperatorKey { key: KeyId(id(3)) }),
     ]
@@ -295,7 +295,11 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         ("record_checkpoint", Command::RecordCheckpoint(checkpoint)),
         (
             "accept_rollback",
-            Command::AcceptRollback(AcceptRollback { directory_seq: 3, anchor_seq: Some(9) }),
+            Command::AcceptRollback(AcceptRollback {
+                directory_seq: 3,
+                anchor_seq: Some(9),
+                voids_recovery: false,
+            }),
         ),
         ("record_forwarded", Command::RecordForwarded(Forwarded { sink: AuditSink::Loki, through: 900 })),
         (
@@ -574,6 +578,15 @@ fn alert_commands() -> Vec<(&'static str, Command)> {
         ("raise_alert", Command::RaiseAlert(raise)),
         ("accept_clock", Command::AcceptClock(AcceptClock { from, to, confirm: Confirmation::NotAsked })),
         ("repair_clock", Command::RepairClock(RepairClock { to: from })),
+        (
+            "corroborate_clock",
+            Command::CorroborateClock(CorroborateClock {
+                replica: ReplicaId(1),
+                from,
+                to,
+                agreeing: vec![ReplicaId(2), ReplicaId(3)],
+            }),
+        ),
         ("clear_alert", Command::ClearAlert { alert: AlertId(id(4)) }),
         ("acknowledge_alert", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: false }),
     ]
@@ -936,6 +949,15 @@ fn replicas_grown() -> Vec<(&'static str, Command)> {
             Command::AnnounceReplica(AnnounceReplica { certificate: None, ..announce_replica() }),
         ),
         ("remove_replica_forced", Command::RemoveReplica { replica: ReplicaId(1), confirm, forced: true }),
+        (
+            "accept_rollback_voiding_recovery",
+            Command::AcceptRollback(AcceptRollback {
+                directory_seq: 3,
+                anchor_seq: None,
+                voids_recovery: true,
+            }),
+        ),
+        ("remove_operator_with_keys", Command::RemoveOperator { name: operator(), keys_made: true }),
     ]
 }
 
@@ -1088,6 +1110,30 @@ fn a_snapshot_with_vclusters_decodes_for_ever() {
     assert_eq!((state.config_sequence, state.config_mark(machine)), (4, 4));
     let key = state.operator_keys.values().next().expect("the key");
     assert_eq!(key.vclusters, Vclusters::narrowed(BTreeSet::from([vcluster()])));
+}
+
+#[test]
+fn a_snapshot_with_who_is_behind_a_key_decodes_for_ever() {
+    let (made, asked) = (KeyId(id(90)), RequestId(id(91)));
+    let sample = golden("snapshot_key_makers.v1", || {
+        let mut state = image().state;
+        let key = state.operator_keys.values().next().cloned().expect("the key");
+        let key = OperatorKey {
+            id: made,
+            created_by: "user:alice".to_owned(),
+            behind: BTreeSet::from([operator()]),
+            ..key
+        };
+        state.operator_keys.insert(made, key);
+        let answer = Ok(Outcome::OperatorRemoved { keys: vec![made] });
+        state.recent.insert(asked, Arc::new(Recorded { answer }));
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&Image { state, ..image() }, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    assert_eq!(state.operator_keys[&made].behind, BTreeSet::from([operator()]));
+    assert_eq!(state.recent[&asked].answer, Ok(Outcome::OperatorRemoved { keys: vec![made] }));
 }
 
 #[test]

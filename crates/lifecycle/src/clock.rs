@@ -2,7 +2,8 @@
 //!
 //! Both clocks are read elsewhere and are arguments here.
 
-use crate::names::{Span, Timestamp};
+use crate::names::{ReplicaId, Span, Timestamp};
+use std::collections::BTreeSet;
 
 /// How far the wall clock may part from the time that has passed, in all, before it is not believed.
 pub const TOLERANCE: Span = Span::from_secs(60);
@@ -48,6 +49,54 @@ impl ClockReading {
     pub fn is_believed(&self) -> bool {
         self.offset_ms.unsigned_abs() <= TOLERANCE.millis()
     }
+
+    /// The time by the clock that does not jump alone.
+    pub fn by_steady(&self) -> Timestamp {
+        let back = Span::from_millis(self.offset_ms.unsigned_abs());
+        if self.offset_ms < 0 { self.wall.plus(back) } else { self.wall.minus(back) }
+    }
+}
+
+/// How many other replicas must agree at least with a clock that nobody else vouches for.
+pub const WITNESSES: usize = 2;
+
+/// What another replica says of the time, measured by one question and its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockWitness {
+    pub replica: ReplicaId,
+    /// Whether it believes its own clock: then its machine was not suspended.
+    pub is_believed: bool,
+    /// How far its time is ahead of the wall clock here, in milliseconds: the time that has passed there by the clock that does not
+    /// jump. Its wall clock may have been moved by as much as is believed, and the next one by as much again.
+    pub offset_ms: i64,
+    /// How long its answer took, which is how well that is known.
+    pub took: Span,
+}
+
+/// Which other replicas bear out a wall clock that is ahead of the time that has passed here: a machine that was suspended has lost
+/// that time, and its wall clock was set right since. They are a majority of the voters without counting this replica, and at least two;
+/// all agree with this wall clock, and with each other, within the tolerance. None if they are too few, or if the clock is behind: time
+/// never runs backwards.
+pub fn borne_out(
+    reading: &ClockReading,
+    own: ReplicaId,
+    voters: &BTreeSet<ReplicaId>,
+    heard: &[ClockWitness],
+) -> Option<Vec<ReplicaId>> {
+    if reading.is_believed() || reading.offset_ms < 0 {
+        return None;
+    }
+    let tolerance = TOLERANCE.millis();
+    let agrees = |witness: &&ClockWitness| {
+        let off = witness.offset_ms.unsigned_abs().saturating_add(witness.took.millis() / 2);
+        witness.is_believed && witness.replica != own && voters.contains(&witness.replica) && off <= tolerance
+    };
+    let agreeing: Vec<&ClockWitness> = heard.iter().filter(agrees).collect();
+    let names: BTreeSet<ReplicaId> = agreeing.iter().map(|witness| witness.replica).collect();
+    let offsets = || agreeing.iter().map(|witness| witness.offset_ms);
+    let apart = offsets().max()?.abs_diff(offsets().min()?);
+    let enough = names.len() >= WITNESSES && names.len() > voters.len() / 2;
+    (enough && apart <= tolerance).then(|| names.into_iter().collect())
 }
 
 impl ClockAnchor {
@@ -61,8 +110,7 @@ impl ClockAnchor {
     pub fn read(&self, wall: Timestamp, steady: Span) -> ClockReading {
         let passed = Span::from_millis(steady.millis().saturating_sub(self.steady.millis()));
         let expected = self.wall.plus(passed);
-        let millis = |at: Timestamp| i64::try_from(at.millis()).unwrap_or(i64::MAX);
-        let offset_ms = millis(wall).saturating_sub(millis(expected));
+        let offset_ms = wall.ahead_of(expected);
         let reading = ClockReading { wall, steady, time: wall, offset_ms };
         let time = if reading.is_believed() { wall } else { expected };
         let ahead = self.ahead.map(|at| at.plus(passed));
@@ -105,6 +153,63 @@ mod tests {
     fn small_jumps_add_up() {
         let believed: Vec<bool> = (0..4).map(|jumps| read(1_000_000 + 50 * jumps, 0).is_believed()).collect();
         assert_eq!(believed, [true, true, false, false]);
+    }
+
+    /// Offset in seconds, and whether it believes its own clock.
+    fn witness(replica: u64, offset_s: i64, is_believed: bool) -> ClockWitness {
+        let (replica, offset_ms, took) = (ReplicaId(replica), offset_s * 1000, Span::from_millis(10));
+        ClockWitness { replica, is_believed, offset_ms, took }
+    }
+
+    fn borne_out_by(reading: &ClockReading, voters: u64, heard: &[ClockWitness]) -> Option<Vec<u64>> {
+        let voters = (1..=voters).map(ReplicaId).collect();
+        borne_out(reading, ReplicaId(1), &voters, heard).map(|ids| ids.into_iter().map(|id| id.0).collect())
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_is_borne_out_by_a_majority_of_others_that_never_stopped() {
+        // Suspended for ten minutes.
+        let reading = read(1_000_700, 100);
+        let check = |voters, heard: &[ClockWitness], expected: Option<&[u64]>| {
+            assert_eq!(borne_out_by(&reading, voters, heard).as_deref(), expected, "{voters} {heard:?}");
+        };
+        let (two, three) = (witness(2, 1, true), witness(3, -2, true));
+        check(3, &[two, three], Some(&[2, 3]));
+        check(5, &[two, three, witness(4, 0, true)], Some(&[2, 3, 4]));
+        // Too few, whatever the number of voters; one that is heard twice is one.
+        check(3, &[two], None);
+        check(3, &[two, two], None);
+        check(2, &[two], None);
+        check(1, &[], None);
+        check(1, &[two, three], None);
+        check(5, &[two, three], None);
+        // Suspended too, or of another opinion.
+        check(3, &[two, witness(3, 0, false)], None);
+        check(3, &[two, witness(3, -600, true)], None);
+        check(3, &[two, witness(3, 61, true)], None);
+        check(5, &[two, three, witness(4, 0, true), witness(5, -600, true)], Some(&[2, 3, 4]));
+        // Each agrees with this clock, and they do not agree with each other.
+        check(3, &[witness(2, 50, true), witness(3, -50, true)], None);
+        // A learner, one that was removed, and this replica itself say nothing.
+        check(3, &[two, witness(4, 0, true)], None);
+        check(3, &[two, witness(1, 0, true)], None);
+        // What is not known well enough.
+        check(3, &[two, ClockWitness { took: Span::from_secs(130), ..three }], None);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_or_believed_is_not_borne_out() {
+        let agreeing = [witness(2, 0, true), witness(3, 0, true)];
+        for reading in [read(1_000_000, 100), read(1_000_100, 100), read(1_000_160, 100)] {
+            assert_eq!(borne_out_by(&reading, 3, &agreeing), None, "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_by_the_steady_clock_is_that_of_the_anchor_and_what_has_passed() {
+        for wall in [1_000_100, 1_000_700, 999_000] {
+            assert_eq!(read(wall, 100).by_steady(), Timestamp::from_secs(1_000_100));
+        }
     }
 
     #[test]

@@ -8,10 +8,10 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, ReplicaId, Source, Title};
 use lifecycle::registry::{
-    AcceptRollback, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim, Command, Describe,
-    Event, ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Issuer, IssuerKind, NodeSigner,
-    RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register, Rewrap, Role, RootList,
-    ServerCertificate, SkipForwarding, Tenants, Underlay,
+    AcceptRollback, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim, Command,
+    CorroborateClock, Describe, Event, ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Issuer,
+    IssuerKind, NodeSigner, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register, Rewrap, Role,
+    RootList, ServerCertificate, SkipForwarding, Tenants, Underlay,
 };
 use lifecycle::registry::{Confirmation, event};
 use serde_json::{Value, json};
@@ -264,7 +264,7 @@ fn operators_and_keys_are_told_with_role_and_tenants() {
     let expected =
         json!({ "operator": "alice", "cert_serial": serial.as_str(), "replaced_by": new.serial.as_str() });
     says(&mut domain, (alice(&new.serial), first_use), "operator.certificate_replaced", expected);
-    let remove = (local(), Command::RemoveOperator { name: operator("alice") });
+    let remove = (local(), Command::RemoveOperator { name: operator("alice"), keys_made: true });
     says(&mut domain, remove, "operator.removed", json!({ "operator": "alice" }));
 }
 
@@ -307,7 +307,7 @@ fn housekeeping_has_lines_of_its_own() {
     let expected = json!({ "sink": "loki", "from": 1, "to": 5, "cause": "configured" });
     let when = (Actor::Reconciler, Command::SkipForwarding(SkipForwarding { sink, to: 5, cause }));
     says(&mut domain, when, "audit.forwarding_gap", expected);
-    let accept = AcceptRollback { directory_seq: 7, anchor_seq: None };
+    let accept = AcceptRollback { directory_seq: 7, anchor_seq: None, voids_recovery: true };
     let expected = json!({ "directory_seq": 7, "anchor_seq": null });
     says(
         &mut domain,
@@ -767,4 +767,31 @@ fn the_server_certificate_of_another_replica_than_the_first_names_it() {
     let own = ServerCertificate { replica: ReplicaId(2), ..own };
     let applied = domain.give(actor, Command::RecordServerCertificate(own));
     assert_eq!(line(&applied.events[0])["replica_id"], "2");
+}
+
+#[test]
+fn a_clock_that_was_accepted_because_others_agree_names_the_replica_and_those() {
+    let mut domain = Domain::cluster(3);
+    let (from, to) = (domain.now.minus(span("10m")), domain.now);
+    let agreeing = vec![ReplicaId(2), ReplicaId(3)];
+    let found = CorroborateClock { replica: ReplicaId(1), from, to, agreeing };
+    let expected = json!({
+        "from": from.to_string(),
+        "to": to.to_string(),
+        "offset": "+10m",
+        "replica_id": "1",
+        "agreeing_replicas": ["2", "3"],
+    });
+    says(&mut domain, (Actor::Reconciler, Command::CorroborateClock(found)), "clock.accepted", expected);
+}
+
+#[test]
+fn an_accepted_rollback_says_how_many_recovery_tokens_are_void() {
+    let mut domain = Domain::founded();
+    domain.provided();
+    domain.provided();
+    let accept = AcceptRollback { directory_seq: 7, anchor_seq: Some(9), voids_recovery: true };
+    let expected = json!({ "directory_seq": 7, "anchor_seq": 9, "recovery_tokens_voided": 2 });
+    let when = (Actor::Reconciler, Command::AcceptRollback(accept));
+    says(&mut domain, when, "directory.rollback_accepted", expected);
 }

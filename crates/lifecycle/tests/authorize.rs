@@ -11,10 +11,11 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change,
-    Checkpoint, Claim, ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting,
-    Describe, EndIssuance, Forwarded, ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueBootstrap,
-    IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList,
-    ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
+    Checkpoint, Claim, ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, CorroborateClock,
+    DeniedSighting, Describe, EndIssuance, Forwarded, ForwardingGapCause, Import, ImportRootList, IntentEnd,
+    IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap,
+    Role, RootList, ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize,
+    may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -91,6 +92,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RecordDeniedCertificate", "- --- --- --- - - -- - + --"),
     ("RevokeRecoveryTokens", "+ ++- ++- 00- - ? -- ? - --"),
     ("AcceptClock", "+ +-- --- --- - ? -- ? - --"),
+    ("CorroborateClock", "- --- --- --- - - -- - + --"),
     ("RepairClock", "+ --- --- --- - - -- - - --"),
     ("RegisterHardware", "+ +-- --- 0-- - ? -- ? - --"),
     ("CreateVcluster", "+ +-- +-- 0-- - ? -- ? - --"),
@@ -170,7 +172,7 @@ fn lapsed(domain: &mut Domain) -> Vec<Actor> {
         unreachable!()
     };
     check(domain, (local(), Command::RevokeOperatorKey { key: *id }), granted(&["operator_key.revoked"]));
-    let remove = Command::RemoveOperator { name: operator("removed") };
+    let remove = Command::RemoveOperator { name: operator("removed"), keys_made: true };
     check(domain, (local(), remove), granted(&["operator.removed"]));
     let stale = Actor::Operator { name: operator("expired"), serial: old.clone() };
     domain.pass(span("31d"));
@@ -237,7 +239,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         domain.add_operator("bob", Role::Viewer, Tenants::All),
         domain.renew_operator("victim"),
         Command::UseRenewedCertificate { name: operator("victim") },
-        Command::RemoveOperator { name: operator("victim") },
+        Command::RemoveOperator { name: operator("victim"), keys_made: true },
         Command::RevokeOperatorKey { key: key.key },
         Command::CreateOperatorKey(key),
         set_policy("enroll.max_per_minute", "1"),
@@ -251,11 +253,21 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
             to: 2,
             cause: ForwardingGapCause::Missing,
         }),
-        Command::AcceptRollback(AcceptRollback { directory_seq: 1, anchor_seq: Some(2) }),
+        Command::AcceptRollback(AcceptRollback {
+            directory_seq: 1,
+            anchor_seq: Some(2),
+            voids_recovery: true,
+        }),
         Command::AcceptClock(AcceptClock {
             from: domain.now,
             to: domain.now,
             confirm: Confirmation::NotAsked,
+        }),
+        Command::CorroborateClock(CorroborateClock {
+            replica: ReplicaId(1),
+            from: domain.now,
+            to: domain.now,
+            agreeing: Vec::new(),
         }),
         Command::RepairClock(RepairClock { to: domain.now }),
         Command::Tidy,

@@ -1,10 +1,10 @@
 //! The control plane's own clock: an operator's word for it, and the repair of what a wrong one has done.
 
 use crate::support::{Domain, check, contact, enroll, granted, local, node, refused, revoke, span};
-use lifecycle::names::{Span, Timestamp};
+use lifecycle::names::{ReplicaId, Span, Timestamp};
 use lifecycle::registry::{
-    AcceptClock, Actor, AlertKind, Command, Confirmation, NodeState, RaiseAlert, RepairClock, Role, Tenants,
-    Verdict,
+    AcceptClock, Actor, AlertKind, Command, Confirmation, CorroborateClock, NodeState, RaiseAlert,
+    RepairClock, Role, Tenants, Verdict,
 };
 
 const YEAR: &str = "400d";
@@ -187,4 +187,42 @@ impl LessAMinute for Span {
     fn minus_minute(self) -> Self {
         Span::from_millis(self.millis() - Span::from_minutes(1).millis())
     }
+}
+
+/// Replica 1 has lost ten minutes, and these agree with its clock, which shows so much more than the time of the domain.
+fn corroborated(domain: &Domain, agreeing: &[u64], ahead: i64) -> (Actor, Command) {
+    let to = domain.now.millis().checked_add_signed(ahead * 1000).map(Timestamp::from_millis).unwrap();
+    let (from, agreeing) = (to.minus(span("10m")), agreeing.iter().copied().map(ReplicaId).collect());
+    (
+        Actor::Reconciler,
+        Command::CorroborateClock(CorroborateClock { replica: ReplicaId(1), from, to, agreeing }),
+    )
+}
+
+#[test]
+fn a_clock_that_two_other_replicas_agree_with_is_accepted_if_the_leader_does_too() {
+    let mut domain = Domain::cluster(4);
+    check(&mut domain, (local(), crate::support::remove_replica(4)), granted(&["cluster.removed"]));
+    for (agreeing, ahead, code) in [
+        (&[][..], 0, "try_again"),
+        (&[2], 0, "try_again"),
+        (&[2, 2], 0, "try_again"),
+        (&[1, 2], 0, "try_again"),
+        (&[2, 4], 0, "replica_removed"),
+        (&[2, 9], 0, "replica_not_found"),
+        (&[2, 3], 301, "try_again"),
+        (&[2, 3], -301, "try_again"),
+    ] {
+        let asked = corroborated(&domain, agreeing, ahead);
+        check(&mut domain, asked, refused(code));
+    }
+    let backwards = CorroborateClock {
+        replica: ReplicaId(1),
+        from: domain.now.plus(span("2m")),
+        to: domain.now,
+        agreeing: vec![ReplicaId(2), ReplicaId(3)],
+    };
+    check(&mut domain, (Actor::Reconciler, Command::CorroborateClock(backwards)), refused("try_again"));
+    let asked = corroborated(&domain, &[2, 3], 1);
+    check(&mut domain, asked, granted(&["clock.accepted"]));
 }

@@ -83,7 +83,7 @@ fn an_issuer_in_any_state_is_asked_about_while_somebody_uses_it() {
     domain.end(&stays.node, NodeState::Revoked);
     let (actor, command) = revoke(asked(None), true);
     assert_eq!(affected(&domain.give(actor, command)), 0);
-    let remove = Command::RemoveOperator { name: OperatorName::parse("ann").unwrap() };
+    let remove = Command::RemoveOperator { name: OperatorName::parse("ann").unwrap(), keys_made: true };
     check(&mut domain, (local(), remove), granted(&["operator.removed"]));
     check(&mut domain, revoke(asked(None), true), granted(&["ca.revoked"]));
 }

@@ -1,18 +1,19 @@
 //! Operators and their keys.
 
 use crate::support::{Domain, check, create_tenant, granted, issuer, local, only, operator, refused, span};
-use lifecycle::names::{Serial, Span, Timestamp};
+use lifecycle::names::{KeyId, Serial, Span, Timestamp};
 use lifecycle::registry::{
-    Actor, AddOperator, CertificateStatus, Command, CreateOperatorKey, Issued, Owner, Role, Tenants,
-    Vclusters, permissions,
+    Actor, AddOperator, CertificateStatus, Command, CreateOperatorKey, Event, Issued, Outcome, Owner, Role,
+    Tenants, Vclusters, permissions,
 };
+use std::collections::BTreeSet;
 
 fn admin(domain: &mut Domain) -> Actor {
     domain.operator("alice", Role::PlatformAdmin, Tenants::All)
 }
 
 fn remove(name: &str) -> Command {
-    Command::RemoveOperator { name: operator(name) }
+    Command::RemoveOperator { name: operator(name), keys_made: true }
 }
 
 #[test]
@@ -273,4 +274,105 @@ fn renewing_in_a_loop_does_not_grow_the_registry() {
     domain.pass(span("30d"));
     check(&mut domain, (Actor::Reconciler, Command::Tidy), granted(&["registry.tidied"]));
     assert!(domain.state.operators[&operator("alice")].replaced.is_empty());
+}
+
+/// A key of this name, made by `actor`.
+#[track_caller]
+fn made(domain: &mut Domain, actor: &Actor, name: &str) -> KeyId {
+    let create =
+        CreateOperatorKey { name: operator(name), ..domain.key_request(Role::PlatformAdmin, Tenants::All) };
+    let id = create.key;
+    check(domain, (actor.clone(), Command::CreateOperatorKey(create)), granted(&["operator_key.created"]));
+    id
+}
+
+fn by_key(id: KeyId) -> Actor {
+    Actor::Key { id }
+}
+
+/// Removes alice; the ids of the keys that were revoked with it, as the answer and the events say.
+#[track_caller]
+fn revoked_with_alice(domain: &mut Domain) -> BTreeSet<KeyId> {
+    let applied = domain.give(local(), remove("alice"));
+    let Ok(Outcome::OperatorRemoved { keys }) = applied.answer else { panic!("{:?}", applied.answer) };
+    let revoked = applied.events.iter().filter_map(|event| match event {
+        Event::OperatorKeyRevoked(revoked) => Some(revoked.key),
+        _ => None,
+    });
+    assert_eq!(revoked.collect::<Vec<_>>(), keys);
+    let left = domain.state.operator_keys.values().filter(|key| key.revoked_at.is_none()).map(|key| key.id);
+    let left: BTreeSet<KeyId> = left.collect();
+    let keys = keys.into_iter().collect();
+    assert!(left.is_disjoint(&keys));
+    keys
+}
+
+#[test]
+fn the_keys_that_an_operator_made_go_with_it_under_whatever_name_and_however_far_down() {
+    let mut domain = Domain::founded();
+    let (alice, bob) = (admin(&mut domain), domain.operator("bob", Role::PlatformAdmin, Tenants::All));
+    let named = made(&mut domain, &local(), "alice");
+    let own = made(&mut domain, &alice, "ci");
+    let second = made(&mut domain, &by_key(own), "deploy");
+    let third = made(&mut domain, &by_key(second), "backup");
+    let of_named = made(&mut domain, &by_key(named), "nightly");
+    let stay = [made(&mut domain, &bob, "ci"), made(&mut domain, &local(), "ci")];
+    let of_bob = made(&mut domain, &by_key(stay[0]), "deploy");
+    assert_eq!(revoked_with_alice(&mut domain), BTreeSet::from([named, own, second, third, of_named]));
+    for id in [stay[0], stay[1], of_bob] {
+        assert!(permissions(&domain.state, &by_key(id)).is_some());
+    }
+}
+
+/// The one in the middle was revoked and forgotten long before.
+#[test]
+fn a_key_that_has_ended_does_not_hide_who_is_behind_the_keys_that_it_made() {
+    for forgotten in [false, true] {
+        let mut domain = Domain::founded();
+        let alice = admin(&mut domain);
+        let first = made(&mut domain, &alice, "ci");
+        let long = domain.key_request(Role::PlatformAdmin, Tenants::All);
+        let long = CreateOperatorKey { ttl: span("90d"), ..long };
+        let last = long.key;
+        check(
+            &mut domain,
+            (by_key(first), Command::CreateOperatorKey(long)),
+            granted(&["operator_key.created"]),
+        );
+        let revoke = Command::RevokeOperatorKey { key: first };
+        check(&mut domain, (local(), revoke), granted(&["operator_key.revoked"]));
+        if forgotten {
+            domain.pass(span("31d"));
+            domain.give(Actor::Reconciler, Command::Tidy);
+            assert!(!domain.state.operator_keys.contains_key(&first));
+        }
+        assert_eq!(revoked_with_alice(&mut domain), BTreeSet::from([last]));
+    }
+}
+
+/// Their records say who made each.
+#[test]
+fn keys_of_before_go_with_their_maker_too() {
+    let mut domain = Domain::founded();
+    let alice = admin(&mut domain);
+    let first = made(&mut domain, &alice, "ci");
+    let second = made(&mut domain, &by_key(first), "deploy");
+    for id in [first, second] {
+        domain.state.operator_keys.get_mut(&id).unwrap().behind.clear();
+    }
+    let third = made(&mut domain, &by_key(second), "backup");
+    assert_eq!(domain.state.operator_keys[&third].behind, BTreeSet::from([operator("alice")]));
+    assert_eq!(revoked_with_alice(&mut domain), BTreeSet::from([first, second, third]));
+}
+
+/// A log of before is applied as it was: only keys of the same name went.
+#[test]
+fn a_removal_of_before_revokes_what_it_revoked_then() {
+    let mut domain = Domain::founded();
+    let alice = admin(&mut domain);
+    let (named, other) = (made(&mut domain, &local(), "alice"), made(&mut domain, &alice, "ci"));
+    let before = Command::RemoveOperator { name: operator("alice"), keys_made: false };
+    check(&mut domain, (local(), before), granted(&["operator.removed", "operator_key.revoked"]));
+    assert!(permissions(&domain.state, &by_key(named)).is_none());
+    assert!(permissions(&domain.state, &by_key(other)).is_some());
 }

@@ -41,6 +41,7 @@ mod replica;
 mod report;
 mod revoke;
 mod roll;
+mod rollback;
 mod root;
 mod rotate;
 mod scheduling;

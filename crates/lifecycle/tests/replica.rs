@@ -474,7 +474,7 @@ fn a_directory_that_is_older_than_its_anchor_lets_no_replica_join_with_an_old_to
     let mut domain = Domain::cluster(1);
     let token = domain.replica_token();
     domain.pass(span("1m"));
-    let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2) };
+    let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2), voids_recovery: true };
     let accept = (Actor::Reconciler, Command::AcceptRollback(accept));
     check(&mut domain, accept, granted(&["directory.rollback_accepted"]));
     assert_eq!(check_replica_token(&domain.state, &token.hash), Err(Rejection::TokenExpired));

@@ -80,7 +80,11 @@ fn a_removed_operators_certificate_is_denied_until_its_end() {
     let mut domain = Domain::founded();
     let alice = domain.operator("alice", Role::Viewer, Tenants::All);
     let Actor::Operator { name, serial } = alice else { unreachable!() };
-    check(&mut domain, (local(), Command::RemoveOperator { name }), granted(&["operator.removed"]));
+    check(
+        &mut domain,
+        (local(), Command::RemoveOperator { name, keys_made: true }),
+        granted(&["operator.removed"]),
+    );
     domain.pass(span("29d"));
     check(&mut domain, tidy(), granted(&[]));
     assert!(domain.state.is_denied(&serial));

@@ -83,7 +83,7 @@ fn a_denial_says_what_ended_the_certificate_and_time_does_not_change_it() {
     let Actor::Operator { serial, .. } = domain.operator("alice", Role::Viewer, Tenants::All) else {
         unreachable!()
     };
-    let remove = Command::RemoveOperator { name: operator("alice") };
+    let remove = Command::RemoveOperator { name: operator("alice"), keys_made: true };
     check(&mut domain, (local(), remove), granted(&["operator.removed"]));
     assert_eq!(verdict(&domain, &serial), Verdict::Denied(Denial::OperatorRemoved));
 

@@ -9,41 +9,12 @@ import clocks
 import clusters
 import pytest
 from cluster_load import enroll
-from clusters import Cluster, Replica
+from clusters import Cluster
+from jumping import JumpingCluster
 from machine import until
 
 TOLERANCE = 60
 """Seconds by which a time on record may be off."""
-
-
-class JumpingReplica(Replica):
-    """Its clock can be set while it runs."""
-
-    def __init__(self, first=None, init=()):
-        super().__init__(first, init)
-        self.clock = clocks.Clock()
-        self.env = self.clock.env
-
-    def kill(self) -> None:
-        super().kill()
-        clocks.sweep(self.process.pid)
-
-    def close(self) -> None:
-        super().close()
-        if self.process:
-            clocks.sweep(self.process.pid)
-
-
-class JumpingCluster(Cluster):
-    def replica(self) -> JumpingReplica:
-        return JumpingReplica(self.replicas[0]) if self.replicas else JumpingReplica(init=self.init)
-
-    def others(self, replica) -> list[JumpingReplica]:
-        return [other for other in self.replicas if other is not replica]
-
-    def until_well(self) -> None:
-        for replica in self.replicas:
-            until(lambda replica=replica: replica.health()["ready"], f"replica {replica.id} is ready", patience=120)
 
 
 @pytest.fixture(scope="module")

@@ -122,6 +122,17 @@ impl OperatorItem {
     }
 }
 
+/// An operator that is removed: its certificates are denied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemovedOperator {
+    pub name: String,
+    /// Always true.
+    pub removed: bool,
+    /// The ids of the API keys that were revoked with it: those that carry its name, those that it made, and those that were made
+    /// with any of these.
+    pub keys_revoked: Vec<String>,
+}
+
 /// What a role is narrowed to, by name.
 pub fn vcluster_names(vclusters: &Vclusters) -> Vec<String> {
     match vclusters {

@@ -29,7 +29,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     anchor: Option<PathBuf>,
     /// Start although the data directory is older than its anchor, or the anchor is lost: record that in the audit trail, and
-    /// revoke every unused enrollment token
+    /// void every enrollment token, recovery token and repair bundle of before
     #[arg(long)]
     accept_rollback: bool,
     /// Serve gRPC server reflection, so that tools such as grpcurl can list services and messages; it needs a credential

@@ -139,6 +139,10 @@ pub struct ReplicaReport {
     /// What its machine's clock says, believed or not. None of a version that does not tell.
     #[serde(default)]
     pub wall: Option<Timestamp>,
+    /// What the time is by CLOCK_BOOTTIME, from the moment on at which its clock was last taken to be right. None of a version that does
+    /// not tell.
+    #[serde(default)]
+    pub steady: Option<Timestamp>,
     pub version: String,
     /// Whether its clock is believed.
     #[serde(default = "yes")]

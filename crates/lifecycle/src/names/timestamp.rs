@@ -46,6 +46,12 @@ impl Timestamp {
         Span::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// How many milliseconds this is after another moment; negative if it is before.
+    pub const fn ahead_of(self, other: Timestamp) -> i64 {
+        // No moment is later than `LAST`, which is far within the bounds.
+        self.0.cast_signed().saturating_sub(other.0.cast_signed())
+    }
+
     /// Reads RFC 3339 with `Z`, with or without a fraction.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let number = |from: usize, to: usize| -> Result<u64, Malformed> {

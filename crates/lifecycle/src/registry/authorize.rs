@@ -212,6 +212,7 @@ acts! {
     AnnounceReplica => Who::TheReplica;
     ReadClock => Who::Everywhere(Role::Viewer);
     AcceptClock => Who::Everywhere(Role::PlatformAdmin);
+    CorroborateClock => Who::System;
     RepairClock => Who::Local;
     ReadAudit => Who::Everywhere(Role::Viewer);
     ReadMetrics => Who::Everywhere(Role::Viewer);
@@ -465,6 +466,7 @@ mod tests {
                 expires_at: Timestamp::from_secs(9),
                 revoked_at: None,
                 vclusters: Vclusters::All,
+                behind: BTreeSet::new(),
             };
             state.operator_keys.insert(key, made);
             let raised = Alert {

@@ -7,11 +7,12 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
-    BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant,
-    CreateToken, CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import,
-    ImportRootList, InitializeDomain, IssueBootstrap, JoinReplica, NewIssuer, PendingRoll, PrepareRoll,
-    PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew, RenewOperator, RepairClock,
-    ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
+    BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CorroborateClock, CreateOperatorKey,
+    CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded,
+    Import, ImportRootList, InitializeDomain, IssueBootstrap, JoinReplica, NewIssuer, PendingRoll,
+    PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew, RenewOperator,
+    RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
+    SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,9 @@ pub enum Command {
     AddOperator(AddOperator),
     RemoveOperator {
         name: OperatorName,
+        /// With the keys that the operator made. Not of before, when only those went that carry its name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keys_made: bool,
     },
     CreateOperatorKey(CreateOperatorKey),
     RevokeOperatorKey {
@@ -281,6 +285,8 @@ pub enum Command {
     RevokeBootstrap {
         name: BootstrapName,
     },
+    /// Other replicas show the time that a replica's clock shows.
+    CorroborateClock(CorroborateClock),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.
@@ -299,6 +305,8 @@ pub enum Outcome {
     Recovered { node: NodeId, serial: Serial, replayed: bool },
     /// The replica is a member of the cluster.
     ReplicaJoined { replica: ReplicaId },
+    /// The operator is removed, and these keys are revoked with it.
+    OperatorRemoved { keys: Vec<KeyId> },
 }
 
 /// A command's answer.

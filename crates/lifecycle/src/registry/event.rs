@@ -8,6 +8,7 @@ pub use super::alert::clear::AlertCleared;
 pub use super::alert::raise::AlertRaised;
 pub use super::audit::forwarding_gap::ForwardingGap;
 pub use super::audit::refusals::{CertificateRefused, RecoveryRefused};
+pub use super::audit::rollback::RollbackAccepted;
 pub use super::bootstrap::issue::BootstrapIssued;
 pub use super::bootstrap::revoke::BootstrapRevoked;
 pub use super::certificate::renew::CertificateRenewed;
@@ -67,9 +68,9 @@ pub use super::vcluster::configure::{Configured, NodeConfigured};
 pub use super::vcluster::remove::VclusterRemoved;
 
 use super::{
-    AcceptRollback, AuditGap, Checkpoint, Envelope, Forwarded, ImportRootList, InitializeDomain, NewIssuer,
-    NewRoot, OperatorKey, PendingRoll, PrepareRoll, Refusals, ReplicaToken, Rewrap, ServerCertificate,
-    Sighting, State, Tenant, Token, Vcluster,
+    AuditGap, Checkpoint, Envelope, Forwarded, ImportRootList, InitializeDomain, NewIssuer, NewRoot,
+    OperatorKey, PendingRoll, PrepareRoll, Refusals, ReplicaToken, Rewrap, ServerCertificate, Sighting,
+    State, Tenant, Token, Vcluster,
 };
 use crate::names::NodeId;
 use serde::Serialize;
@@ -262,7 +263,7 @@ events! {
     AuditGapFound(AuditGap)
     AuditForwarded(Forwarded)
     ForwardingGapFound(ForwardingGap)
-    RollbackAccepted(AcceptRollback)
+    RollbackAccepted(RollbackAccepted)
     ClockAccepted(ClockAccepted)
     ClockRepaired(ClockRepaired)
     Tidied(Tidied)

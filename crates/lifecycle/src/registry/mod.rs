@@ -67,6 +67,7 @@ pub use command::{Actor, Answer, Command, Envelope, Outcome};
 pub use confirmation::Confirmation;
 pub use domain::Domain;
 pub use domain::accept_clock::{AcceptClock, EndsByThen};
+pub use domain::corroborate_clock::CorroborateClock;
 pub use domain::initialize::InitializeDomain;
 pub use domain::repair_clock::RepairClock;
 pub use door::Door;

@@ -137,6 +137,7 @@ impl Command {
             }
             Command::RemoveReplica { .. } => (Act::ManageCluster, Subject::Domain),
             Command::AcceptClock(_) => (Act::AcceptClock, Subject::Domain),
+            Command::CorroborateClock(_) => (Act::CorroborateClock, Subject::Domain),
             Command::RepairClock(_) => (Act::RepairClock, Subject::Domain),
             Command::RecordServerCertificate(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordRefusals(_) => (Act::KeepHouse, Subject::Domain),

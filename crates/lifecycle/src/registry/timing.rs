@@ -98,6 +98,7 @@ impl Command {
             | Command::AcceptRollback(_)
             // What sets the clock right.
             | Command::AcceptClock(_)
+            | Command::CorroborateClock(_)
             | Command::RepairClock(_) => false,
         }
     }

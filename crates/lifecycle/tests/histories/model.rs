@@ -766,6 +766,7 @@ impl Model {
                 }
             }
             Event::RecoveryTokensRevoked(event::RecoveryTokensRevoked { node, .. }) => self.end_spares(node),
+            Event::RollbackAccepted(_) => self.spares.values_mut().for_each(|spare| spare.ended = true),
             Event::RecoveryIssued(issued) => self.learn_recovered(issued),
             Event::NodeReleased(event::NodeReleased { node }) => {
                 let repair = |spare: &&mut Spare| spare.node == *node && spare.repair;

@@ -394,7 +394,7 @@ impl World {
                 good(Actor::Reconciler, Command::SkipForwarding(SkipForwarding { sink, to: *to, cause }))
             }
             Ask::Rollback => {
-                let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2) };
+                let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2), voids_recovery: true };
                 good(Actor::Reconciler, Command::AcceptRollback(accept))
             }
             Ask::Roll(Roll::Publish { replica, flaw }) => self.publish(*replica, *flaw),
@@ -562,7 +562,9 @@ impl World {
                 }
                 Command::AddOperator(add)
             }
-            Ask::RemoveOperator(name) => Command::RemoveOperator { name: operator(OPERATORS[*name]) },
+            Ask::RemoveOperator(name) => {
+                Command::RemoveOperator { name: operator(OPERATORS[*name]), keys_made: true }
+            }
             Ask::CreateKey { role, tenants, ttl, reuse, narrowed } => {
                 let mut create = self.domain.key_request(*role, scope(tenants));
                 create.vclusters = narrow(*narrowed);

@@ -2,6 +2,7 @@
 
 pub mod announce;
 pub mod clock;
+pub mod corroboration;
 pub mod freshness;
 pub mod join;
 pub mod local;
@@ -34,6 +35,8 @@ const LEASE: Duration = Duration::from_millis(750);
 /// After so long in vain nobody is kept waiting for a leader.
 const LOST: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
+/// Within what time another replica has to answer to count as there, where what was heard of it before is not enough.
+pub const ANSWER: Duration = Duration::from_secs(5);
 
 /// What this replica needs to talk to others.
 pub struct Replication {

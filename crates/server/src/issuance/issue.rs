@@ -130,7 +130,12 @@ async fn issued(
             | Ok(Outcome::Recovered { serial, replayed, .. }) => {
                 return Ok(released(committed.view, serial, replayed, signed, request)?);
             }
-            Ok(Outcome::Done | Outcome::Registered { .. } | Outcome::ReplicaJoined { .. }) => {
+            Ok(
+                Outcome::Done
+                | Outcome::Registered { .. }
+                | Outcome::ReplicaJoined { .. }
+                | Outcome::OperatorRemoved { .. },
+            ) => {
                 return Err(Failure::internal("a certificate was asked for and none answered", &"").into());
             }
             Err(Rejection::PreparedStale) => view = committed.view,
@@ -186,7 +191,10 @@ fn granted_serial(outcome: &Outcome) -> Option<&Serial> {
         Outcome::Enrolled { serial, .. }
         | Outcome::Renewed { serial, .. }
         | Outcome::Recovered { serial, .. } => Some(serial),
-        Outcome::Done | Outcome::Registered { .. } | Outcome::ReplicaJoined { .. } => None,
+        Outcome::Done
+        | Outcome::Registered { .. }
+        | Outcome::ReplicaJoined { .. }
+        | Outcome::OperatorRemoved { .. } => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/v1/cluster`: the replicas, tokens for further ones, joining and removing.
 
-use crate::cluster::{QUORUM_LOST, announce, join as joining, replica_id, status};
+use crate::cluster::{ANSWER, QUORUM_LOST, announce, join as joining, replica_id, status};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Segment, duration};
 use crate::http::failure::Failure;
@@ -20,8 +20,6 @@ use lifecycle::registry::{Act, Command, Confirmation, Rejection};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One that was heard of within this time counts for the majority that is left.
-const REACHABLE: Duration = Duration::from_secs(5);
 /// How long a removal waits until replication does without the replica, and how often it looks.
 const LEFT_OUT: Duration = Duration::from_secs(10);
 const LEFT_OUT_POLL: Duration = Duration::from_millis(50);
@@ -93,7 +91,7 @@ pub async fn remove(
         return Err(Failure::new(code::WOULD_LOSE_MAJORITY, message).remedy(remedy));
     }
     if !request.force {
-        keeps_majority(&app, replica)?;
+        keeps_majority(&app, replica).await?;
     }
     let command = Command::RemoveReplica {
         replica,
@@ -128,10 +126,10 @@ fn learns_from_others(app: &App, replica: ReplicaId) -> bool {
     replica == app.journal.replica() && app.journal.is_refused(journal::PeerRefusal::Removed)
 }
 
-/// Whether those that are left and can be reached are a majority of those that are left. Whoever was removed before and still votes is
-/// not left. Two that are judged at the same moment are kept from losing the majority together where they are carried out
-/// (`next_change`).
-fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
+/// Whether a majority of the voters that are left answers now: what was heard of them a moment ago says nothing of one that has just
+/// ended. Whoever was removed before and still votes is not left. Two removals that are judged at the same moment are kept from losing
+/// the majority together where they are carried out (`membership.rs`), which asks again.
+async fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
     let (voters, _) = app.journal.membership();
     if !voters.contains(&removed.0) {
         return Ok(());
@@ -139,12 +137,14 @@ fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
     let (own, view) = (app.journal.replica(), app.view());
     let stays = |voter: &ReplicaId| *voter != removed && view.state.member(*voter).is_ok();
     let left: Vec<ReplicaId> = voters.into_iter().map(ReplicaId).filter(stays).collect();
-    let there =
-        left.iter().filter(|id| **id == own || app.journal.standing(**id).is_reachable(REACHABLE)).count();
-    if !left.is_empty() && there > left.len() / 2 {
+    let answered = app.journal.ask_now(left.iter().copied().filter(|id| *id != own), ANSWER).await;
+    let silent: Vec<ReplicaId> =
+        left.iter().copied().filter(|id| *id != own && !answered.contains_key(id)).collect();
+    if left.len() - silent.len() > left.len() / 2 {
         return Ok(());
     }
-    let refused = Failure::from(Rejection::WouldLoseMajority);
+    let refused =
+        Failure { message: without_majority(removed, &left, &silent), ..Rejection::WouldLoseMajority.into() };
     // A removal is a change, and needs the majority that there is now, by force too.
     if app.journal.quorum_age() > QUORUM_LOST {
         return Err(refused.remedy(
@@ -152,4 +152,15 @@ fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
         ));
     }
     Err(refused)
+}
+
+/// Who did not answer, so that the reader knows which one to start.
+fn without_majority(removed: ReplicaId, left: &[ReplicaId], silent: &[ReplicaId]) -> String {
+    let names: Vec<String> = silent.iter().map(ToString::to_string).collect();
+    let (left, answered, names) = (left.len(), left.len() - silent.len(), names.join(", "));
+    format!(
+        "without replica {removed} there would be no majority: of the {left} voters that are left, {answered} answered within {} seconds; \
+         no answer from: {names}",
+        ANSWER.as_secs()
+    )
 }

@@ -9,14 +9,16 @@ use crate::process::app::App;
 use crate::process::chance;
 use api::code;
 use api::rest::one_or_more::OneOrMore;
-use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem};
+use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem, RemovedOperator};
 use api::rest::page::Page;
 use api::rest::scope::TenantScope;
 use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
 use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId, VclusterId};
-use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role, Vclusters};
+use lifecycle::registry::{
+    Act, AddOperator, Command, CreateOperatorKey, Issued, Outcome, Rejection, Role, Vclusters,
+};
 use pki::{csr, pem};
 use std::sync::Arc;
 
@@ -108,11 +110,19 @@ pub async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(name): Segment,
-) -> Result<StatusCode, Failure> {
+) -> Result<axum::Json<RemovedOperator>, Failure> {
     let name = OperatorName::parse(&name)
         .map_err(|_| Failure::new(code::OPERATOR_NOT_FOUND, "there is no operator of this name"))?;
-    app.commit(caller.actor, &caller.origin, Command::RemoveOperator { name }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let command = Command::RemoveOperator { name: name.clone(), keys_made: true };
+    let (outcome, _) = app.commit(caller.actor, &caller.origin, command).await?;
+    let Outcome::OperatorRemoved { keys } = outcome else {
+        return Err(Failure::internal(
+            "an operator was removed with another outcome",
+            &format!("{outcome:?}"),
+        ));
+    };
+    let keys_revoked = keys.iter().map(ToString::to_string).collect();
+    Ok(axum::Json(RemovedOperator { name: name.to_string(), removed: true, keys_revoked }))
 }
 
 pub async fn list_keys(

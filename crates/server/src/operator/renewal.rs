@@ -6,10 +6,9 @@ use crate::http::extract::{Caller, Json, Segment};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::rest::operators::{RenewOperatorRequest, RenewedOperator};
+use api::rest::operators::{RemovedOperator, RenewOperatorRequest, RenewedOperator};
 use api::rest::scope::TenantScope;
 use axum::extract::State;
-use http::StatusCode;
 use lifecycle::registry::{Actor, Command, Rejection, operator_renewable};
 use pki::pem;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ pub async fn renew(
 }
 
 /// `DELETE /v1/operators/renew`: the operator of that name.
-pub async fn remove(state: State<Arc<App>>, caller: Caller) -> Result<StatusCode, Failure> {
+pub async fn remove(state: State<Arc<App>>, caller: Caller) -> Result<axum::Json<RemovedOperator>, Failure> {
     operators::remove(state, caller, Segment("renew".to_owned())).await
 }
 

@@ -85,7 +85,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::UseRenewedCertificate { name } => {
             (EventKind::OperatorCertificateReplaced, format!("operator {name}"))
         }
-        Command::RemoveOperator { name } => (EventKind::OperatorRemoved, format!("operator {name}")),
+        Command::RemoveOperator { name, .. } => (EventKind::OperatorRemoved, format!("operator {name}")),
         Command::CreateOperatorKey(create) => {
             (EventKind::OperatorKeyCreated, format!("operator {}", create.name))
         }
@@ -127,6 +127,10 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::AcceptClock(accept) => {
             (EventKind::ClockAccepted, format!("from {} to {}", accept.from, accept.to))
         }
+        Command::CorroborateClock(found) => (
+            EventKind::ClockAccepted,
+            format!("of replica {} from {} to {}", found.replica, found.from, found.to),
+        ),
         Command::RepairClock(repair) => (EventKind::ClockRepaired, format!("to {}", repair.to)),
         Command::AcknowledgeAlert { alert, .. } => (EventKind::AlertAcknowledged, format!("alert {alert}")),
         Command::RaiseAlert(raise) => {
@@ -137,7 +141,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
             (EventKind::AlertRaised, format!("denied_certificate_seen about node {}", seen.node))
         }
         Command::AcceptRollback(_) => {
-            (EventKind::RollbackAccepted, "every unused token is revoked".to_owned())
+            (EventKind::RollbackAccepted, "every token of before is void".to_owned())
         }
         Command::CreateReplicaToken { token, .. } => {
             (EventKind::ReplicaTokenCreated, format!("token {token}"))

@@ -65,15 +65,15 @@ impl TrailAnchorError {
             | TrailAnchorError::Forked { .. }
             | TrailAnchorError::OtherDomain { .. } => {
                 "put the newest copy of the data directory back; if there is none, `enlist server run --accept-rollback` \
-                 starts this one, records that, and revokes every unused enrollment token; what was revoked since the copy \
-                 must be revoked again"
+                 starts this one, records that, and voids every enrollment token, recovery token and repair bundle; what was \
+                 revoked since the copy must be revoked again"
             }
             TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
             | TrailAnchorError::Unusable { .. } => {
                 "put the anchor back in its place and configure it ([audit] anchor or --anchor); if it is lost, `enlist \
-                 server run --accept-rollback` starts without comparing, records that, and revokes every unused \
-                 enrollment token"
+                 server run --accept-rollback` starts without comparing, records that, and voids every enrollment token, \
+                 recovery token and repair bundle"
             }
             TrailAnchorError::NotWritable { .. } => {
                 "create the anchor's directory, and let the control plane's user write to it (a systemd unit with \

@@ -196,9 +196,17 @@ impl App {
         (ready, reasons)
     }
 
+    /// What a command is dated by. While the clock here is not believed, time may have stood still: by the leader's, as it was last heard,
+    /// the command is not too old for it.
+    fn dated(&self) -> Timestamp {
+        let leader = self.journal.leader().filter(|_| !self.clock.is_believed());
+        let heard = leader.and_then(|leader| self.journal.standing(leader).report);
+        self.now().max(heard.map_or(Timestamp::from_millis(0), |report| report.now))
+    }
+
     pub fn envelope(&self, actor: Actor, origin: &Provenance, command: Command) -> Result<Envelope, Failure> {
         Ok(Envelope {
-            id: RequestId(chance::ulid(self.now())?),
+            id: RequestId(chance::ulid(self.dated())?),
             actor,
             source: origin.source,
             request_id: origin.request_id.clone(),

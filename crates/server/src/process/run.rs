@@ -310,12 +310,13 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let last_at = journal::probe_replica(dir.path(), Some(&log_key), joined)?.last_at;
     let accepted = check_clock(last_at, overrides.accept_clock)?;
     let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
-    let (stamps, walls) = (clock.clone(), clock.clone());
+    let (stamps, walls, steady) = (clock.clone(), clock.clone(), clock.clone());
     let local = local::load(&dir)?;
     let tls = peer_tls(&dir, &kek, &local, &clock)?;
     let connector = Arc::new(peer_tls::PeerDialer(tls.clone()));
     let mut options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
     options.wall = Some(Arc::new(move || walls.read().wall));
+    options.steady = Some(Arc::new(move || steady.read().by_steady()));
     options.snapshot_bytes = Some(config.journal.snapshot_bytes);
     options.keep_bytes = config.journal.keep_bytes;
     options.replica = local.id;
@@ -551,10 +552,14 @@ async fn record_gap(app: &App) {
 async fn accept_rollback(app: &App, error: &TrailAnchorError) -> Result<(), RunError> {
     tracing::warn!(
         %error,
-        "the data directory is accepted all the same; unused enrollment tokens are revoked, and what was revoked since the \
-         copy must be revoked again"
+        "the data directory is accepted all the same; enrollment tokens, recovery tokens and repair bundles of before are \
+         void, and what was revoked since the copy must be revoked again"
     );
-    let accept = AcceptRollback { directory_seq: app.view().audit.seq, anchor_seq: error.anchor_seq() };
+    let accept = AcceptRollback {
+        directory_seq: app.view().audit.seq,
+        anchor_seq: error.anchor_seq(),
+        voids_recovery: true,
+    };
     let command = Command::AcceptRollback(accept);
     let recorded = app.commit(Actor::Reconciler, &Provenance::internal(), command).await;
     // Without its line the anchor is not moved: the next start must ask again.

@@ -19,6 +19,7 @@ pub mod webhook;
 
 use crate::ca::bundle_file;
 use crate::ca::server_cert::{self, PresentedCertificate};
+use crate::cluster::corroboration::Corroboration;
 use crate::cluster::{self, QUORUM_LOST, announce, clock as cluster_clock, membership};
 use crate::process::anchor;
 use crate::process::app::{App, Provenance};
@@ -52,6 +53,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     let mut announcement_refused: Option<&str> = None;
     let mut leader_heard = LeaderHeard::default();
     let mut copies = copies::CopySearch::default();
+    let mut corroboration = Corroboration::default();
     let mut certificate_missing = presented.pin().is_none();
     let mut certificate_failed = false;
     loop {
@@ -100,6 +102,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         if tick.is_multiple_of(TICKS_PER_ANNOUNCEMENT) || rolled || !announced {
             announced = announce(&app, &mut announcement_refused).await;
         }
+        corroboration.tick(&app).await;
         cluster_clock::tick(&app).await;
         memory_issuer.tick(&app).await;
         match app.journal.leadership().await {

@@ -25,7 +25,7 @@ use crate::rest::nodes::{
 };
 use crate::rest::operators::{
     AddOperatorRequest, AddedOperator, CreateOperatorKeyRequest, CreatedKey, KeyItem, OperatorItem,
-    RenewOperatorRequest, RenewedOperator,
+    RemovedOperator, RenewOperatorRequest, RenewedOperator,
 };
 use crate::rest::overlay::{OverlayStatusItem, OverlayStatusQuery};
 use crate::rest::page::PageQuery;
@@ -466,7 +466,13 @@ pub(super) const ROUTES: &[Route] = &[
         code::TOO_MANY_CERTIFICATES,
         code::ISSUER_UNAVAILABLE,
     ]),
-    Route::new(Delete, "/v1/operators/{name}", "remove_operator", "Remove an operator", Empty)
+    Route::new(
+        Delete,
+        "/v1/operators/{name}",
+        "remove_operator",
+        "Remove an operator, and revoke the API keys that carry its name or that it made, by itself or with other keys",
+        Json(200, of::<RemovedOperator>),
+    )
         .errors(&[code::OPERATOR_NOT_FOUND]),
     Route::new(
         Post,

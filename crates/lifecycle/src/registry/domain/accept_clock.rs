@@ -1,7 +1,7 @@
 //! An operator's word that the wall clock of a control plane is right.
 
 use crate::clock;
-use crate::names::{NodeId, Serial, Timestamp};
+use crate::names::{NodeId, ReplicaId, Serial, Timestamp};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Alert, AlertKind, Confirmation, Envelope, Event, Rejection, State, Token, TokenState};
@@ -84,7 +84,12 @@ pub(in crate::registry) fn decide(state: &State, accept: &AcceptClock) -> Decisi
         return rejection.into();
     }
     let alert = state.open_alert(AlertKind::ClockSkew, None).map(Alert::cleared);
-    let accepted = Event::ClockAccepted(ClockAccepted { from: accept.from, to: accept.to });
+    let accepted = Event::ClockAccepted(ClockAccepted {
+        from: accept.from,
+        to: accept.to,
+        replica: None,
+        agreeing: Vec::new(),
+    });
     Decision::granted(std::iter::once(accepted).chain(alert).collect())
 }
 
@@ -92,17 +97,29 @@ pub(in crate::registry) fn decide(state: &State, accept: &AcceptClock) -> Decisi
 pub struct ClockAccepted {
     pub from: Timestamp,
     pub to: Timestamp,
+    /// Whose clock it is, where others agreed with it and nobody was asked; and who agreed.
+    pub replica: Option<ReplicaId>,
+    pub agreeing: Vec<ReplicaId>,
 }
 
 impl Happened for ClockAccepted {
     const NAME: &'static str = "clock.accepted";
 
     fn fields(&self) -> AuditFields {
-        vec![
+        let corroborated = self.replica.map(|replica| {
+            [
+                ("replica_id", AuditField::text(replica)),
+                ("agreeing_replicas", AuditField::texts(&self.agreeing)),
+            ]
+        });
+        [
             ("from", AuditField::text(self.from)),
             ("to", AuditField::text(self.to)),
             ("offset", AuditField::Text(offset(self.from, self.to))),
         ]
+        .into_iter()
+        .chain(corroborated.into_iter().flatten())
+        .collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {

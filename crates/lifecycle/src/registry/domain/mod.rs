@@ -1,6 +1,7 @@
 //! The domain: one control plane, one trust domain, one registry.
 
 pub(super) mod accept_clock;
+pub(super) mod corroborate_clock;
 pub(super) mod initialize;
 pub(super) mod repair_clock;
 

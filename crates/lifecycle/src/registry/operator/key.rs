@@ -42,6 +42,7 @@ pub(in crate::registry) fn create_key(state: &State, actor: &Actor, create: &Cre
         role: create.role,
         tenants: create.tenants.clone(),
         created_by: actor.to_string(),
+        behind: state.operators_behind(actor),
         created_at: state.at,
         expires_at: state.at.plus(create.ttl),
         revoked_at: None,

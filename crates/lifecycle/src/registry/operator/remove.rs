@@ -1,22 +1,26 @@
 //! Removing an operator.
 
 use super::key::OperatorKeyRevoked;
-use crate::names::{NodeId, OperatorName};
+use crate::names::{KeyId, NodeId, OperatorName};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, Rejection, State};
+use crate::registry::{Envelope, Event, OperatorKey, Outcome, Rejection, State};
 
-/// Whoever goes takes the keys that carry the name along.
-pub(in crate::registry) fn remove(state: &State, name: &OperatorName) -> Decision {
+/// Whoever goes takes along the keys that carry the name and the keys that came from it: with one of them it would be back.
+pub(in crate::registry) fn remove(state: &State, name: &OperatorName, keys_made: bool) -> Decision {
     if !state.operators.contains_key(name) {
         return Rejection::OperatorNotFound { name: name.clone() }.into();
     }
-    let theirs = state.operator_keys.values().filter(|key| key.name == *name && key.revoked_at.is_none());
-    let revoked =
-        theirs.map(|key| Event::OperatorKeyRevoked(OperatorKeyRevoked { key: key.id, name: name.clone() }));
-    Decision::granted(
-        [Event::OperatorRemoved(OperatorRemoved { name: name.clone() })].into_iter().chain(revoked).collect(),
-    )
+    let made = if keys_made { state.keys_of(name) } else { std::collections::BTreeSet::new() };
+    let goes = |key: &&OperatorKey| key.revoked_at.is_none() && (key.name == *name || made.contains(&key.id));
+    let theirs: Vec<&OperatorKey> = state.operator_keys.values().filter(goes).collect();
+    let keys: Vec<KeyId> = theirs.iter().map(|key| key.id).collect();
+    let revoked = theirs
+        .into_iter()
+        .map(|key| Event::OperatorKeyRevoked(OperatorKeyRevoked { key: key.id, name: key.name.clone() }));
+    let removed = Event::OperatorRemoved(OperatorRemoved { name: name.clone() });
+    let answer = Ok(if keys_made { Outcome::OperatorRemoved { keys } } else { Outcome::Done });
+    Decision { events: [removed].into_iter().chain(revoked).collect(), answer }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

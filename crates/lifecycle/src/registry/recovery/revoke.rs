@@ -15,11 +15,16 @@ pub(in crate::registry) fn decide(state: &State, id: &NodeId) -> Decision {
         Ok(node) => node,
         Err(rejection) => return rejection.into(),
     };
-    let redeemable = node.recovery.tokens.iter().filter(|token| is_redeemable(state, node, token));
-    let tokens: Vec<TokenId> = redeemable.map(|token| token.id).collect();
+    let tokens = redeemable(state, node);
     let revoked = (!tokens.is_empty())
         .then(|| Event::RecoveryTokensRevoked(RecoveryTokensRevoked { node: id.clone(), tokens }));
     Decision::granted(revoked.into_iter().collect())
+}
+
+/// The tokens of a node that could still become a certificate, with the bundle that one of them may be from.
+pub(in crate::registry) fn redeemable(state: &State, node: &Node) -> Vec<TokenId> {
+    let redeemable = node.recovery.tokens.iter().filter(|token| is_redeemable(state, node, token));
+    redeemable.map(|token| token.id).collect()
 }
 
 fn is_redeemable(state: &State, node: &Node, token: &RecoveryToken) -> bool {
