@@ -76,7 +76,7 @@ fn repair(domain: &mut Domain, right: Timestamp) {
         domain.envelope_drawn_at(wrong.at, local(), Command::RepairClock(RepairClock { to: right }));
     apply(&mut again, &super::stored_envelope(&envelope), wrong.at);
     assert_eq!(check_invariants(&wrong, &again), Ok(()));
-    assert_eq!(super::stored(&again), again);
+    assert_eq!(super::restored(&again), again);
 }
 
 fn nothing_is_revived(wrong: &State, now: &State, right: Timestamp) {
