@@ -312,7 +312,8 @@ NOT_OWN = ("not_your_node", {"worker", "neighbour", "foreign node"})
 ELSEWHERE = "node_not_found"
 """Whether a node of another tenant is there is not said."""
 ASSIGNING = to_operators(("ok", OPERATORS), (ELSEWHERE, {"foreign operator key", "foreign platform-admin key"}))
-REGISTERING = to_operators(("ok", ADMINS | {"foreign platform-admin key"}))
+REGISTERING = to_operators(("ok", ADMINS))
+"""Hardware is registered by operators of all tenants, unless policy names the tenant."""
 
 TABLE = {
     f"{AGENT}/Enroll": to_all("ok"),

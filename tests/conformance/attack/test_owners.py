@@ -15,10 +15,11 @@ import time
 import certs
 import native
 import pytest
-from machine import PATIENCE, scratch, until
+from machine import PATIENCE, until
 from operators import make_key
+from owners import an_operator, certified, many_certificates
 from sockets import read_to_end
-from strangers import PREFACE, Siege, SmallPlane, get, promise_is_kept, reach, request
+from strangers import Siege, SmallPlane, get, promise_is_kept, reach, request
 
 FILES = int(os.environ.get("ENLIST_FILES", "1024"))
 EACH = 64
@@ -32,20 +33,6 @@ def small():
         yield running
 
 
-def h2(plane, files: tuple, source: str = "127.1.2.3"):
-    """A connection with this certificate on which something was asked, so that it may stay."""
-    context = plane.context(files)
-    context.set_alpn_protocols(["h2"])
-    raw = reach(plane, source, tls=False, timeout=10)
-    try:
-        connection = context.wrap_socket(raw, server_hostname="127.0.0.1")
-    except BaseException:
-        raw.close()
-        raise
-    connection.sendall(PREFACE + get(1, "/healthz"))
-    return connection
-
-
 def is_open(connection) -> bool:
     """Whether the control plane has not closed it, whatever it still said."""
     connection.settimeout(0)
@@ -57,23 +44,6 @@ def is_open(connection) -> bool:
     except OSError:
         pass
     return False
-
-
-def many_certificates(node, count: int) -> list[tuple]:
-    """A node's certificates, each the renewal of the one before; all good until `renew.drain` has passed."""
-    found = [node.files]
-    for _ in range(count - 1):
-        node = node.renewed()
-        node.confirm()
-        found.append(node.files)
-    return found
-
-
-def an_operator(plane) -> tuple:
-    """The files of an operator with a certificate."""
-    place = scratch("operator") / "alice"
-    plane.cli("operator", "add", "alice", "--role", "viewer", "--out", place)
-    return place / "cert.pem", place / "key.pem"
 
 
 def test_a_node_with_many_certificates_keeps_nobody_out(small):
@@ -92,7 +62,7 @@ def test_a_node_with_many_certificates_keeps_nobody_out(small):
     def operator(certificate=None, headers=None):
         assert request(small, "/v1/nodes", "127.0.0.1", headers, certificate).status == 200
 
-    with Siege(FILES, lambda i: h2(small, certificates[i % len(certificates)])):
+    with Siege(FILES, lambda i: certified(small, certificates[i % len(certificates)])):
         slowest = promise_is_kept(
             {
                 "node": other.confirm,
@@ -117,7 +87,7 @@ def test_an_owner_has_sixty_four_connections_over_all_its_certificates(small):
     certificates = many_certificates(node, 3)
     with contextlib.ExitStack() as held:
         connections = [
-            held.enter_context(h2(small, certificates[i % 3])) for i in range(EACH + 16)
+            held.enter_context(certified(small, certificates[i % 3])) for i in range(EACH + 16)
         ]
 
         streams = itertools.count(3, 2)
@@ -142,8 +112,8 @@ def test_connections_of_every_certificate_end_with_the_node(small):
     other.confirm()
     certificates = many_certificates(node, 3)
     with contextlib.ExitStack() as held:
-        own = [held.enter_context(h2(small, files)) for files in certificates]
-        others = held.enter_context(h2(small, other.files))
+        own = [held.enter_context(certified(small, files)) for files in certificates]
+        others = held.enter_context(certified(small, other.files))
         small.cli("node", "revoke", node.id, "--reason", "test")
         until(lambda: not any(is_open(connection) for connection in own), "they are cut")
         assert is_open(others)
@@ -171,7 +141,7 @@ def test_a_flood_of_one_host_leaves_its_neighbours_in(small, shape):
                 assert request(small, "/healthz", f"127.1.2.{last}").status == 200
 
         def neighbour_with_a_certificate():
-            with contextlib.closing(h2(small, node.files, "127.1.2.40")) as connection:
+            with contextlib.closing(certified(small, node.files, "127.1.2.40")) as connection:
                 assert connection.recv(65536)
 
         for _ in range(3):
