@@ -22,6 +22,8 @@ const UNAUTHENTICATED: &[&str] = &[
     "/pact.enrollment.EnrollmentService/Enroll",
 ];
 const UNAUTHENTICATED_SERVICES: &[&str] = &["/grpc.health.v1.Health/", "/grpc.reflection."];
+/// What `enlist-agent doctor` asks. A diagnosis changes nothing, and is no sign of life either: the daemon may be stopped.
+const DIAGNOSIS: &str = "/enlist.agent.v1.Agent/Check";
 /// A confirmation may say that the host could not store what it was given: its handler decides.
 const CONFIRMATION: &str = "/enlist.agent.v1.Agent/Confirm";
 
@@ -30,6 +32,7 @@ fn is_contact(path: &str) -> bool {
     let confirms = path == CONFIRMATION
         || path.strip_prefix("/v1/hosts/").is_some_and(|rest| rest.ends_with("/confirm-enrollment"));
     !confirms
+        && path != DIAGNOSIS
         && !UNAUTHENTICATED.contains(&path)
         && !UNAUTHENTICATED_SERVICES.iter().any(|service| path.starts_with(service))
 }
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_authenticates_nobody_is_no_contact() {
-        for path in ["/healthz", "/v1/enroll", "/grpc.health.v1.Health/Check", CONFIRMATION] {
+        for path in ["/healthz", "/v1/enroll", "/grpc.health.v1.Health/Check", CONFIRMATION, DIAGNOSIS] {
             assert!(!is_contact(path), "{path}");
         }
         assert!(!is_contact("/v1/hosts/n1/confirm-enrollment"));
