@@ -162,7 +162,7 @@ codes! {
     SvidMissing "svid_missing"
         "see that SPIRE's agent runs, that [spire] socket in agent.toml names its socket, and that an entry in SPIRE is for the user of enlist-agent; the agent asks again";
     TenantMismatch "tenant_mismatch"
-        "have an operator see where this machine is registered or for which tenant its token is; correct that, or `tenant` in agent.toml";
+        "have an operator see where this machine is registered or for which tenant its token is; correct that, or `tenant` in agent.toml; have the node that was made revoked, and use another token";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TooManySessions "too_many_sessions"

@@ -168,7 +168,9 @@ pub fn check_tenant(identity: &HostIdentity, wanted: Option<&TenantId>) -> Resul
         Some(wanted) => Err(Fault::host(
             AgentCode::TenantMismatch,
             format!(
-                "the control plane answered with an identity of tenant {given}, and this host is of tenant {wanted}: nothing was stored"
+                "the control plane answered with an identity of tenant {given} (node {}), and this host is of tenant {wanted}: nothing was \
+                 stored; a token that was used is spent, and the node stands in the registry of tenant {given}",
+                identity.node_id().unwrap_or("-")
             ),
             AgentCode::TenantMismatch.remedy(),
         )),

@@ -73,7 +73,7 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
     assert_eq!(fields(&NodeItem::of(&state, &node(), &NodeLiveness::default())), sorted(NODE));
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
-         bundle_version, evidence, recovery, quarantine, ended, certificates, alerts, capability, \
+         bundle_version, stored_bundle_version, evidence, recovery, quarantine, ended, certificates, alerts, capability, \
          config, registered_by, sessions"
     );
     let detail = NodeDetail::of(&state, &node(), &NodeLiveness::default(), None);

@@ -51,7 +51,7 @@ impl Explanation {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
-    let found = explanations(arguments.code.trim());
+    let found = explanations(&word(&arguments.code));
     if found.is_empty() {
         return Err(CommandError::new(
             Exit::Usage,
@@ -73,6 +73,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
         format!("{} ({})\n\n{}\n", one.code, one.said_by, lines.join("\n"))
     };
     output.verbatim(&found.iter().map(shown).collect::<Vec<_>>().join("\n"))
+}
+
+/// The code in what was pasted: `error: token_used: the token...`, or written in another way.
+fn word(pasted: &str) -> String {
+    let text = pasted.trim().to_ascii_lowercase().replace('-', "_");
+    let text = text.strip_prefix("error:").unwrap_or(&text).trim_start();
+    text.split([':', ' ']).next().unwrap_or_default().to_owned()
 }
 
 fn explanations(code: &str) -> Vec<Explanation> {
@@ -155,6 +162,13 @@ mod tests {
         assert_eq!(found[0].said_by, "enlist");
         assert!(found[0].text.contains("It means: the address is taken"), "{}", found[0].text);
         assert!(explanations("no_such_code").is_empty());
+    }
+
+    #[test]
+    fn a_code_is_found_in_what_people_paste() {
+        for pasted in ["token_used", "token_used:", " Token-Used ", "error: token_used: the token is used"] {
+            assert_eq!(word(pasted), "token_used", "{pasted}");
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn a_suspicion_ends_with_release_or_a_new_life_and_not_with_an_enrollment() {
     let (mut domain, of) = suspected();
     domain.end(&of.node, NodeState::Revoked);
     assert_eq!(domain.state.alerts.len(), 1, "it is worth knowing why");
-    let reinstate = (local(), Command::Reinstate { node: of.node.clone() });
+    let reinstate = (local(), Command::Reinstate { node: of.node.clone(), as_registered: true });
     check(&mut domain, reinstate, granted(&["host.reinstated", "alert.cleared"]));
 }
 

@@ -385,7 +385,11 @@ fn what_is_done_to_a_host_names_it_and_says_why() {
             "host.decommissioned",
             with("denied_serials", json!([host.serial.as_str()])),
         ),
-        (Command::Reinstate { node: node() }, "host.reinstated", with("generation", json!(2))),
+        (
+            Command::Reinstate { node: node(), as_registered: true },
+            "host.reinstated",
+            with("generation", json!(2)),
+        ),
     ] {
         says(&mut domain, (local(), command), name, expected);
     }

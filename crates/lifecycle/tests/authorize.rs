@@ -336,7 +336,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         })),
         revoke(&enrolled.node),
         Command::Decommission { node: node(), force: false },
-        Command::Reinstate { node: node() },
+        Command::Reinstate { node: node(), as_registered: true },
         Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
         Command::Import(Box::new(import)),
         Command::AcknowledgeAlert { alert, dated: true },

@@ -333,7 +333,7 @@ fn a_tombstone_yields_its_hardware_and_cannot_be_reinstated_while_another_has_it
     let machine = boot(&mut domain, hardware(&[A, B], "SN1"));
     check(&mut domain, machine, granted(ENROLLED));
     assert_eq!(state_of(&domain, "m2"), NodeState::Active);
-    let reinstate = || (local(), Command::Reinstate { node: node("m1") });
+    let reinstate = || (local(), Command::Reinstate { node: node("m1"), as_registered: true });
     check(&mut domain, reinstate(), refused("hardware_identity_conflict"));
     check(&mut domain, register("m1", &[A], ""), refused("hardware_identity_conflict"));
     domain.end(&node("m2"), NodeState::Decommissioned);
@@ -342,7 +342,7 @@ fn a_tombstone_yields_its_hardware_and_cannot_be_reinstated_while_another_has_it
     assert_eq!(back.node, node("m1"));
     check(
         &mut domain,
-        (local(), Command::Reinstate { node: node("m2") }),
+        (local(), Command::Reinstate { node: node("m2"), as_registered: true }),
         refused("hardware_identity_conflict"),
     );
 }
@@ -450,6 +450,28 @@ fn a_platform_admin_of_one_tenant_registers_hardware_only_where_policy_names_the
     let Command::RegisterHardware(mut old) = register_in(&blue, "m3", &[C]) else { unreachable!() };
     old.alert = None;
     check(&mut domain, (admin, Command::RegisterHardware(old)), granted(REGISTERED));
+}
+
+/// What was registered once is reinstated by the same right, and counts.
+#[test]
+fn a_machine_is_reinstated_by_whoever_may_register_it() {
+    let mut domain = open();
+    let red = domain.tenant("red");
+    let admin = domain.operator("ann", Role::PlatformAdmin, only(&["red"]));
+    domain.policy("hardware.tenants", "red");
+    domain.policy("hardware.max_per_tenant", "1");
+    check(&mut domain, (admin.clone(), register_in(&red, "m1", &[A])), granted(REGISTERED));
+    domain.end(&node("m1"), NodeState::Decommissioned);
+    check(&mut domain, (admin.clone(), register_in(&red, "m2", &[B])), granted(REGISTERED));
+    let reinstate = |as_registered| Command::Reinstate { node: node("m1"), as_registered };
+    check(&mut domain, (admin.clone(), reinstate(true)), refused("hardware_quota"));
+    domain.policy("hardware.max_per_tenant", "0");
+    domain.policy("hardware.tenants", "");
+    check(&mut domain, (admin.clone(), reinstate(true)), refused("forbidden"));
+    check(&mut domain, (local(), reinstate(true)), granted(&["host.reinstated"]));
+    domain.end(&node("m1"), NodeState::Decommissioned);
+    // A command of an older version, when every tenant's could.
+    check(&mut domain, (admin, reinstate(false)), granted(&["host.reinstated"]));
 }
 
 #[test]

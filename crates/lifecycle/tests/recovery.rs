@@ -272,7 +272,7 @@ fn a_node_that_is_gone_or_begins_anew_leaves_its_tokens_behind() {
         domain.end(&old.node, end);
         let request = domain.recovery(token.hash);
         check(&mut domain, recover(request.clone()), refused("node_revoked"));
-        let reinstate = Command::Reinstate { node: old.node.clone() };
+        let reinstate = Command::Reinstate { node: old.node.clone(), as_registered: true };
         check(&mut domain, (local(), reinstate), granted(&["host.reinstated"]));
         check(&mut domain, recover(request), refused("token_revoked"));
     }

@@ -217,7 +217,7 @@ fn a_node_that_is_gone_cannot_renew() {
         domain.end(&old.node, gone);
         check(&mut domain, renew(&old, first.clone()), refused("unauthenticated"));
         check(&mut domain, renew(&new, second), refused("unauthenticated"));
-        let reinstate = Command::Reinstate { node: old.node.clone() };
+        let reinstate = Command::Reinstate { node: old.node.clone(), as_registered: true };
         check(&mut domain, (local(), reinstate), granted(&["host.reinstated"]));
         check(&mut domain, renew(&old, first), refused("unauthenticated"));
     }

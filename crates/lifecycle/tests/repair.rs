@@ -138,7 +138,7 @@ fn there_is_no_bundle_for_what_is_gone_unknown_or_never_had_a_certificate() {
         let (_, gone) = bundle(&mut domain, &mine.node, None);
         check(&mut domain, gone, refused("node_revoked"));
     }
-    let reinstate = Command::Reinstate { node: mine.node.clone() };
+    let reinstate = Command::Reinstate { node: mine.node.clone(), as_registered: true };
     check(&mut domain, (local(), reinstate), granted(&["host.reinstated"]));
     let (_, blank) = bundle(&mut domain, &mine.node, None);
     check(&mut domain, blank, refused("no_certificate"));

@@ -14,7 +14,7 @@ fn decommission(of: &Enrolled) -> (Actor, Command) {
 }
 
 fn reinstate(of: &Enrolled) -> (Actor, Command) {
-    (local(), Command::Reinstate { node: of.node.clone() })
+    (local(), Command::Reinstate { node: of.node.clone(), as_registered: true })
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn who_has_nothing_to_renew_with_is_not_ordered_to() {
     let (reinstated, expired) = (domain.active(), domain.active());
     domain.end(&reinstated.node, NodeState::Revoked);
     check(&mut domain, rotate(&reinstated), refused("node_revoked"));
-    let reinstate = Command::Reinstate { node: reinstated.node.clone() };
+    let reinstate = Command::Reinstate { node: reinstated.node.clone(), as_registered: true };
     check(&mut domain, (local(), reinstate), granted(&["host.reinstated"]));
     check(&mut domain, rotate(&reinstated), refused("no_certificate"));
     domain.pass(span("1d"));

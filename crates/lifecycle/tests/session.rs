@@ -186,7 +186,7 @@ fn open_sessions_stand_in_the_way_of_a_decommission_without_force() {
     }
     check(
         &mut domain,
-        (local(), Command::Reinstate { node: of.node.clone() }),
+        (local(), Command::Reinstate { node: of.node.clone(), as_registered: true }),
         granted(&["host.reinstated"]),
     );
     assert!(domain.state.nodes[&of.node].sessions.is_blank());

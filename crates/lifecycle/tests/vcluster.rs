@@ -135,7 +135,11 @@ fn a_vcluster_with_nodes_in_it_is_not_removed_and_tombstones_do_not_hold_it() {
     // Another one of the same name is another one.
     let again = create_vcluster("blue", &TenantId::default_tenant());
     check(&mut domain, (local(), again), granted(CREATED));
-    check(&mut domain, (local(), Command::Reinstate { node: two.clone() }), granted(&["host.reinstated"]));
+    check(
+        &mut domain,
+        (local(), Command::Reinstate { node: two.clone(), as_registered: true }),
+        granted(&["host.reinstated"]),
+    );
     assert_eq!(domain.state.nodes[&two].vcluster, None);
 }
 

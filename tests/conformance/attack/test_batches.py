@@ -9,6 +9,7 @@ import native
 import pacts
 from operators import make_key
 from plane import ControlPlane
+from strangers import Siege, reach
 
 MOST = 100_000
 BODY = 4 << 20
@@ -73,3 +74,20 @@ def test_addresses_of_one_machine_are_not_kept_twice(plane):
     print(f"{peak.grown()} KiB")
     assert answer.status == 200 and not answer.json()["results"][0]["ok"], answer
     assert peak.grown() < 30_000
+
+
+def test_one_that_sends_its_batches_slowly_keeps_nobody_out(plane):
+    """Forty bodies of a tenant's platform-admin that have begun and do not end; the others' batches and documents are accepted."""
+    assert plane.api("POST", "/v1/tenants", {"name": "slow"}).status == 201
+    slow = make_key(plane, "platform-admin", "--tenant", "slow")["key"]
+    admin = {"Authorization": f"Bearer {make_key(plane, 'platform-admin')['key']}"}
+    head = f"POST /v1/nodes/batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {slow}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+
+    def dripping(_):
+        connection = reach(plane, "127.3.3.3", "http/1.1")
+        connection.sendall(head.encode() + b'{"nodes":[')
+        return connection
+
+    with Siege(40, dripping, lambda connection: connection.sendall(b" "), workers=2):
+        for _ in range(3):
+            assert plane.https("POST", "/v1/nodes/batch", {"nodes": []}, admin).status == 200

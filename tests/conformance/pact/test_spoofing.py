@@ -198,7 +198,7 @@ def test_known_addresses_of_machines_that_are_there_grow_the_trail_by_a_bounded_
 
 
 def test_guesses_from_one_address_are_not_answered_after_a_hundred(plane, operator):
-    """PACT-14, D22: a right guess above the limit is refused in the same words, and another address's machine is let in meanwhile."""
+    """PACT-14, PACT-16, D22: a right guess above the limit is refused in the same words, and another address's machine is let in meanwhile."""
     plane.policy("failures.per_minute", "0")
     right, other = pacts.hardware(), pacts.hardware()
     operator.register("guessed", right)

@@ -148,7 +148,7 @@ codes! {
     NODE_ALREADY_ENROLLED "node_already_enrolled" 409 FailedPrecondition final
         "use the node as it is, or choose another id; to register it with other hardware, decommission it first: `enlist node decommission ID`";
     HARDWARE_IDENTITY_CONFLICT "hardware_identity_conflict" 409 FailedPrecondition final
-        "find the node that has this hardware (`macs` in `enlist node list --json`), and correct the registration that is wrong";
+        "find the node that has this hardware (`macs` in `enlist node list --json`), and correct the registration that is wrong; if no node that you may see has it, another tenant does";
     HARDWARE_QUOTA "hardware_quota" 409 FailedPrecondition final
         "decommission machines that are no longer there, or have an operator of all tenants register them or raise `hardware.max_per_tenant`";
     VCLUSTER_EXISTS "vcluster_exists" 409 AlreadyExists final
@@ -222,7 +222,7 @@ codes! {
     SERIAL_IN_USE "serial_in_use" 409 AlreadyExists final
         "issue the certificate again with a serial of its own";
     WOULD_LOSE_MAJORITY "would_lose_majority" 409 FailedPrecondition final
-        "bring back the other replicas first (`enlist cluster status` shows which are unreachable); while a majority answers, `enlist cluster remove ID --force` removes the replica all the same, unless it is the only one";
+        "start the replicas that did not answer (`enlist cluster status` shows which are unreachable), or remove one that is gone for good before this one; bring another in before the only one goes";
     REPLICA_REMOVED "replica_removed" 409 FailedPrecondition final
         "the removal is final: to use the machine again, join it as a new replica, with a new token (`enlist cluster token`) and an empty directory";
     PEER_ADDRESS_IN_USE "peer_address_in_use" 409 AlreadyExists final
@@ -244,7 +244,7 @@ codes! {
 
     // Too much at once.
     RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
-        "wait for the time in Retry-After, then send the request again";
+        "wait for the time in Retry-After, then send the request again; the agent's daemon does so by itself";
     TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
         "close a stream or a waiting request of this credential, or wait until dead connections time out";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry

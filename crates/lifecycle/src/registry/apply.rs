@@ -120,7 +120,9 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Release { node } => node::quarantine::release(state, node),
         Command::Decommission { node, force } => node::decommission::decommission(state, node, *force),
         Command::Revoke { node, reason } => node::revoke::revoke(state, &envelope.actor, node, reason),
-        Command::Reinstate { node } => node::reinstate::reinstate(state, node),
+        Command::Reinstate { node, as_registered } => {
+            node::reinstate::reinstate(state, envelope, node, *as_registered)
+        }
         Command::Rotate { node } => node::rotate::decide(state, envelope, node),
         Command::ClaimOverlay(claim) => overlay::claim::decide(state, envelope, claim),
         Command::OrderRekey { node, replace } => overlay::rekey::order(state, envelope, node, *replace),

@@ -125,7 +125,7 @@ pub enum Who {
 
 impl Who {
     /// What an operator would have to be.
-    fn needs(self) -> Option<String> {
+    pub(super) fn needs(self) -> Option<String> {
         match self {
             Who::Within(role) => Some(format!("role {}", role.as_str())),
             Who::Everywhere(role) => Some(format!("role {} for all tenants", role.as_str())),

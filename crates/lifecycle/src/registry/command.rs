@@ -135,6 +135,10 @@ pub enum Command {
     },
     Reinstate {
         node: NodeId,
+        /// Whether a machine that is known by its hardware is reinstated only by whoever may register it. Commands of older versions do
+        /// not ask for that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        as_registered: bool,
     },
     /// Orders a renewal now.
     Rotate {

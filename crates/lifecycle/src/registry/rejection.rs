@@ -201,7 +201,7 @@ pub enum Rejection {
         node: Option<NodeId>,
     },
     #[error(
-        "the tenant has {max} machines that are known by their hardware: as many as its platform-admins may register"
+        "the tenant has as many machines that are known by their hardware as its platform-admins may register: {max}"
     )]
     HardwareQuota { max: u32 },
     #[error("there is no vCluster {vcluster}")]

@@ -100,7 +100,7 @@ impl Command {
             Command::Rotate { node } => (Act::RotateNode, Subject::Node(node)),
             Command::Revoke { node, .. } => (Act::RevokeNode, Subject::Node(node)),
             Command::Decommission { node, .. } => (Act::DecommissionNode, Subject::Node(node)),
-            Command::Reinstate { node } => (Act::ReinstateNode, Subject::Node(node)),
+            Command::Reinstate { node, .. } => (Act::ReinstateNode, Subject::Node(node)),
             Command::IssueRepairBundle(issue) => (Act::RepairNode, Subject::Node(&issue.node)),
             Command::RevokeRecoveryTokens { node } => (Act::RevokeRecoveryTokens, Subject::Node(node)),
             Command::AcknowledgeAlert { alert, .. } => (Act::AcknowledgeAlert, Subject::Alert(*alert)),

@@ -339,7 +339,7 @@ impl Model {
             | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
             | Command::Decommission { node, .. }
-            | Command::Reinstate { node } => of(node),
+            | Command::Reinstate { node, .. } => of(node),
             Command::Describe(describe) => of(&describe.node),
             Command::IssueRepairBundle(issue) => of(&issue.node),
             Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => Some(tenant),

@@ -1239,7 +1239,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Release => Command::Release { node },
         Care::Revoke => Command::Revoke { node, reason: "stolen".to_owned() },
         Care::Decommission(force) => Command::Decommission { node, force },
-        Care::Reinstate => Command::Reinstate { node },
+        Care::Reinstate => Command::Reinstate { node, as_registered: true },
         Care::Rotate => Command::Rotate { node },
         Care::Rekey => Command::OrderRekey { node, replace: false },
         Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },

@@ -14,7 +14,6 @@ use crate::edge::turns::{PlacesInTurn, Turn};
 use lifecycle::names::Source;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Connections whose handshake has begun and on which nobody known has asked anything; a quarter of the descriptors at most.
@@ -29,6 +28,8 @@ const BODIES: usize = 2048;
 const BODIES_EACH: usize = 64;
 /// Requests at once whose bodies may be larger, 4 MiB at most.
 const LARGE_BODIES: usize = 8;
+/// Those of one credential: another has room while it sends slowly.
+const LARGE_BODIES_EACH: usize = 2;
 /// Requests of one credential whose handlers are at work at once, with and without bodies.
 const REQUESTS_EACH: usize = 64;
 /// Bytes of large answers that are not sent: of strangers, of the known, and of one of these.
@@ -56,7 +57,7 @@ pub struct Capacity {
     strangers_bodies: Arc<SharedPool<Source>>,
     keyed: Arc<SharedPool<CredentialHolder>>,
     bodies: Arc<SharedPool<CredentialHolder>>,
-    large_bodies: Arc<Semaphore>,
+    large_bodies: Arc<SharedPool<CredentialHolder>>,
     requests: Arc<SharedPool<CredentialHolder>>,
     strangers_answers: Arc<SharedPool<Source>>,
     answers: Arc<SharedPool<CredentialHolder>>,
@@ -82,7 +83,7 @@ impl Capacity {
             strangers_bodies: SharedPool::new(STRANGERS_BODIES, usize::MAX),
             keyed: SharedPool::new(keyed, usize::MAX),
             bodies: SharedPool::new(BODIES, BODIES_EACH),
-            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES)),
+            large_bodies: SharedPool::new(LARGE_BODIES, LARGE_BODIES_EACH),
             requests: SharedPool::new(usize::MAX, REQUESTS_EACH),
             strangers_answers: SharedPool::new(STRANGERS_ANSWERS, usize::MAX),
             answers: SharedPool::new(ANSWERS, ANSWERS_EACH),
@@ -178,8 +179,9 @@ impl Capacity {
     }
 
     /// A place for a request of an operator whose body may be large, or none in time.
-    pub async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(WAIT, self.large_bodies.clone().acquire_owned()).await.ok()?.ok()
+    pub async fn large_body(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
+        let path = std::slice::from_ref(holder);
+        self.large_bodies.wait(path, PlaceUse::Protected, CancellationToken::new(), WAIT).await
     }
 
     /// A place for a request with a credential while its handler is at work, or none in time.

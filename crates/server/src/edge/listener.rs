@@ -21,6 +21,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
@@ -28,6 +29,8 @@ use tokio_util::task::TaskTracker;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait for the first byte of a handshake; until it comes, a connection costs its socket alone.
 const FIRST_BYTE_LIMIT: Duration = Duration::from_secs(5);
+/// A peer that has closed its end after so long a wait is taken to have left.
+const LEFT_AFTER: Duration = Duration::from_secs(2);
 /// How long a refused client is given to read the alert.
 const ALERT_LIMIT: Duration = Duration::from_secs(1);
 const ALERT_BYTES: usize = 64 * 1024;
@@ -85,7 +88,8 @@ async fn arrived(
     if !begun {
         return tracing::debug!(%source, "no handshake was begun");
     }
-    arrival.set(PlaceUse::Active);
+    arrival.set(PlaceUse::Handshake);
+    let since = Instant::now();
     let turn = tokio::select! {
         turn = app.edge.capacity.handshake(source) => turn,
         () = arrival.displaced.cancelled() => None,
@@ -93,8 +97,17 @@ async fn arrived(
     };
     drop(arrival);
     let Some((turn, place)) = turn else { return app.metrics.displaced("handshake") };
+    // Whoever says no more may still read what it is answered; after a wait it has most likely left, and costs no key exchange.
+    if since.elapsed() >= LEFT_AFTER && says_no_more(&stream) {
+        return tracing::debug!(%source, "the peer has left while it waited");
+    }
     // Boxed, because those that wait are many and would each keep the room for it.
     Box::pin(connection(app, acceptor, router, stream, source, (turn, place))).await;
+}
+
+fn says_no_more(stream: &TcpStream) -> bool {
+    let ready = stream.ready(Interest::READABLE).now_or_never();
+    ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
 }
 
 /// One connection from its handshake to its end. While it has no other place it has one among the unauthenticated.
@@ -181,11 +194,6 @@ async fn shaken(
     turn: HandshakeTurn,
     place: &PoolPlace<Source>,
 ) -> Option<Box<TlsStream<TcpStream>>> {
-    // One who has left while it waited costs no key exchange.
-    let ready = stream.ready(Interest::READABLE).now_or_never();
-    if ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed())) {
-        return None;
-    }
     let mut handshake = Box::pin(tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible()));
     let answered = futures::poll!(handshake.as_mut());
     drop(turn);

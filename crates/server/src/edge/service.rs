@@ -394,11 +394,13 @@ async fn served(
         },
     };
     // Kept until the request is answered: there are few of them, whoever asks.
-    let _large = if limit > BODY_LIMIT && !http_body::Body::is_end_stream(request.body()) {
-        let Some(place) = capacity.large_body().await else { return overloaded() };
-        Some(place)
-    } else {
-        None
+    let large = limit > BODY_LIMIT && !http_body::Body::is_end_stream(request.body());
+    let _large = match holder.filter(|_| large) {
+        Some(holder) => match capacity.large_body(holder).await {
+            Some(place) => Some(place),
+            None => return overloaded(),
+        },
+        None => None,
     };
     let pace = if holder.is_some() { Pace::Known } else { Pace::Stranger };
     let phase = RequestPhase::new(watch, place);

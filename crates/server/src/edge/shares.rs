@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 /// For so long nobody's place is taken only because it waits for its peer; a group that holds more than others has no such
 /// time.
 const STALE: Duration = Duration::from_secs(1);
-/// For so long a handshake is given up only to a group that holds far less.
+/// For so long a handshake is given up only to a group that holds far less; then, if its peer is still silent, to any that holds no more,
+/// so that as many networks as there are places cannot keep all of them.
 const PAID_FOR: Duration = Duration::from_secs(3);
 /// How often someone who waits looks again: places become stale by time alone. Where more than so many wait, each looks less often,
 /// up to ten times less.
@@ -34,8 +35,8 @@ pub enum PlaceUse {
     Idle,
     /// The peer is at work: given up to a group that holds less.
     Active,
-    /// A handshake that is paid for, until something is asked: given up to a group that holds far less, and after a while to one
-    /// that holds less than half. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
+    /// A handshake that has begun, or waits for its turn, until something is asked: given up to a group that holds far less, and after a
+    /// while to another that holds no more. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
     Handshake,
     /// The control plane is at work: never given up.
     Protected,
@@ -85,8 +86,8 @@ struct Holdings<K> {
     next: u64,
     holders: HashMap<u64, PlaceHolder<K>>,
     groups: HashMap<Vec<K>, Group<K>>,
-    /// The idle of all groups, the longest idle first.
-    idle: BTreeSet<(Instant, u64)>,
+    /// The places of all groups that become stale, the first to do so first.
+    stale: BTreeSet<(Instant, u64)>,
 }
 
 struct PlaceHolder<K> {
@@ -130,7 +131,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             holders: HashMap::new(),
             // The root of all groups has the empty path.
             groups: HashMap::from([(Vec::new(), Group::default())]),
-            idle: BTreeSet::new(),
+            stale: BTreeSet::new(),
         };
         let (held, freed) = (Mutex::new(held), Notify::new());
         Arc::new(Self { places, each, replaces, held, freed, waiting: AtomicU32::new(0) })
@@ -272,8 +273,8 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
 
     fn insert(&mut self, id: u64, holder: PlaceHolder<K>) {
         self.change(&holder, |places, weight| places + weight);
-        if holder.used == PlaceUse::Idle {
-            self.idle.insert((holder.since, id));
+        if let Some(stale) = holder.stale_at() {
+            self.stale.insert((stale, id));
         }
         if let Some(group) = self.groups.get_mut(&holder.path) {
             group.candidates.insert((holder.used, holder.since, id));
@@ -283,7 +284,9 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
 
     fn remove(&mut self, id: u64) -> Option<PlaceHolder<K>> {
         let holder = self.holders.remove(&id)?;
-        self.idle.remove(&(holder.since, id));
+        if let Some(stale) = holder.stale_at() {
+            self.stale.remove(&(stale, id));
+        }
         if let Some(group) = self.groups.get_mut(&holder.path) {
             group.candidates.remove(&(holder.used, holder.since, id));
         }
@@ -338,15 +341,17 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         if let Some(id) = first(&largest).filter(gives_way) {
             return Some(id);
         }
-        let stale = |id: &u64| holder(id).is_some_and(|holder| holder.is_stale(now));
+        let is_stale = |id: &u64| holder(id).is_some_and(|holder| holder.is_stale(now));
+        let is_idle =
+            |id: &u64| is_stale(id) && holder(id).is_some_and(|holder| holder.used == PlaceUse::Idle);
         let not_more = |id: &u64| {
             let parted = holder(id).and_then(|holder| self.parted(newcomer, &holder.path));
             parted.is_some_and(|(own, theirs)| own <= theirs)
         };
-        let mut longest_idle = self.idle.iter().take(LOOKED_AT).map(|(_, id)| *id);
-        let own = first(newcomer).filter(stale);
-        own.or_else(|| first(&largest).filter(stale))
-            .or_else(|| longest_idle.find(|id| stale(id) && not_more(id)))
+        let mut first_stale = self.stale.iter().take(LOOKED_AT).map(|(_, id)| *id);
+        let own = first(newcomer).filter(is_idle);
+        own.or_else(|| first(&largest).filter(is_idle))
+            .or_else(|| first_stale.find(|id| is_stale(id) && not_more(id)))
     }
 
     /// Which place of an innermost group is given up first.
@@ -375,15 +380,24 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
 }
 
 impl<K> PlaceHolder<K> {
+    /// When others may have it only because it has waited for its peer for so long.
+    fn stale_at(&self) -> Option<Instant> {
+        match self.used {
+            PlaceUse::Idle => Some(self.since + STALE),
+            PlaceUse::Handshake => Some(self.since + PAID_FOR),
+            PlaceUse::Active | PlaceUse::Protected => None,
+        }
+    }
+
     fn is_stale(&self, now: Instant) -> bool {
-        self.used == PlaceUse::Idle && now.duration_since(self.since) >= STALE
+        self.stale_at().is_some_and(|stale| stale <= now)
     }
 
     /// Whether it is given up for one whose group would hold this many places then, while its own holds that many.
     fn gives_way(&self, own: usize, theirs: usize, now: Instant) -> bool {
         match self.used {
             PlaceUse::Idle | PlaceUse::Active => own < theirs,
-            PlaceUse::Handshake if now.duration_since(self.since) < PAID_FOR => 8 * own < theirs,
+            PlaceUse::Handshake if !self.is_stale(now) => 8 * own < theirs,
             PlaceUse::Handshake => 2 * own < theirs,
             PlaceUse::Protected => false,
         }

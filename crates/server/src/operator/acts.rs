@@ -85,7 +85,7 @@ pub async fn reinstate(
     Segment(id): Segment,
     Json(Plainly {}): Json<Plainly>,
 ) -> Done {
-    act(&app, caller, &id, |node| Command::Reinstate { node }).await
+    act(&app, caller, &id, |node| Command::Reinstate { node, as_registered: true }).await
 }
 
 pub async fn rotate(

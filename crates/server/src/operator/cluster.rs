@@ -159,8 +159,7 @@ fn without_majority(removed: ReplicaId, left: &[ReplicaId], silent: &[ReplicaId]
     let names: Vec<String> = silent.iter().map(ToString::to_string).collect();
     let (left, answered, names) = (left.len(), left.len() - silent.len(), names.join(", "));
     format!(
-        "without replica {removed} there would be no majority: of the {left} voters that are left, {answered} answered within {} seconds; \
-         no answer from: {names}",
-        ANSWER.as_secs()
+        "without replica {removed} there would be no majority: of the {left} voters that are left, {answered} answered just now; \
+         no answer from: {names}"
     )
 }

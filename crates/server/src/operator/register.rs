@@ -32,8 +32,15 @@ pub async fn register(
     let (id, command) = match is_without_hardware(&request) {
         true => {
             // The same right as with hardware: an SVID may let it in from now on.
-            authenticate::reader(&app, &caller.actor, Act::RegisterHardware)?;
+            let (view, registers) = authenticate::reader(&app, &caller.actor, Act::RegisterHardware)?;
             let register = without_hardware(&app, &caller, &request)?;
+            if let Claim::Tenant(tenant) = &register.claim
+                && view.state.tenants.contains_key(tenant)
+                && !registers.include(tenant)
+            {
+                let message = format!("policy hardware.tenants does not name {tenant}");
+                return Err(Failure::new(code::FORBIDDEN, message));
+            }
             (register.node.clone(), Command::Register(register))
         }
         false => {

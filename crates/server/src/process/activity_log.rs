@@ -71,7 +71,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::Release { node } => (EventKind::AlertCleared, about(node)),
         Command::Decommission { node, .. } => (EventKind::NodeDecommissioned, about(node)),
         Command::Revoke { node, .. } => (EventKind::NodeRevoked, about(node)),
-        Command::Reinstate { node } => (EventKind::NodeReinstated, about(node)),
+        Command::Reinstate { node, .. } => (EventKind::NodeReinstated, about(node)),
         Command::Rotate { node } => (EventKind::RotationOrdered, about(node)),
         Command::OrderRekey { node, .. } => (EventKind::RekeyOrdered, about(node)),
         Command::Import(import) => (EventKind::NodeImported, about(&import.node)),

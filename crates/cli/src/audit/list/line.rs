@@ -72,6 +72,9 @@ fn detail(line: &AuditLine) -> String {
         Some(("cluster", _)) => &["replica_id", "peer"],
         Some(("session", _)) => &["user", "kind", "session_id", "exit_status"],
         Some(("alert", _)) => &["kind"],
+        Some(("directory", "rollback_accepted")) => {
+            &["directory_seq", "anchor_seq", "recovery_tokens_voided"]
+        }
         Some(("audit", "forwarding_gap")) => &["from", "to", "cause"],
         _ => &[],
     };

@@ -55,8 +55,8 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, seen: &Den
         return Decision::granted(Vec::new());
     }
     let gone = matches!(verdict, Some(Verdict::Denied(Denial::NodeRevoked | Denial::NodeDecommissioned)));
-    let which = if gone { "the certificate of a node that is gone," } else { "the denied certificate" };
-    let detail = format!("{which} {} came back from {}", seen.serial, seen.source);
+    let whose = if gone { " of a node that is gone" } else { "" };
+    let detail = format!("the denied certificate {}{whose} came back from {}", seen.serial, seen.source);
     let kind = AlertKind::DeniedCertificateSeen;
     Decision::granted(vec![state.raising(envelope, kind, &seen.node, (detail, seen.count))])
 }

@@ -57,14 +57,20 @@ pub(in crate::registry) fn decide(
 /// Hardware is first come, first served: whoever is not an operator of all tenants may not take it all. Asked before anything is looked
 /// up, so that nothing can be found out beyond it.
 fn check_quota(state: &State, envelope: &Envelope, register: &RegisterHardware) -> Result<(), Rejection> {
-    let max = state.policy.hardware_max_per_tenant;
     let everywhere =
         permissions(state, &envelope.actor).is_some_and(|granted| granted.tenants == Tenants::All);
-    let unbounded = everywhere || register.alert.is_none() || max == 0;
-    if unbounded || state.machines_of(&register.tenant) < u64::from(max) {
-        Ok(())
-    } else {
-        Err(Rejection::HardwareQuota { max })
+    if everywhere || register.alert.is_none() { Ok(()) } else { state.has_room_for_machine(&register.tenant) }
+}
+
+impl State {
+    /// Whether the platform-admins of a tenant may bring it to one machine more.
+    pub(in crate::registry) fn has_room_for_machine(&self, tenant: &TenantId) -> Result<(), Rejection> {
+        let max = self.policy.hardware_max_per_tenant;
+        if max == 0 || self.machines_of(tenant) < u64::from(max) {
+            Ok(())
+        } else {
+            Err(Rejection::HardwareQuota { max })
+        }
     }
 }
 

@@ -1,15 +1,29 @@
 //! Reinstating: the name of a node that is gone begins a new life. What was denied stays denied.
 
-use crate::names::NodeId;
+use crate::names::{NodeId, TenantId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
-use crate::registry::{AlertKind, Envelope, Event, Node, NodeSessions, NodeState, Rejection, State};
+use crate::registry::{
+    Act, Actor, AlertKind, Envelope, Event, Node, NodeSessions, NodeState, Rejection, State, Tenants,
+    permissions,
+};
 
-/// A node that is not gone is left as it is.
-pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
+/// A node that is not gone is left as it is. A machine belongs to whoever registered it again, so that it takes the same right.
+pub(in crate::registry) fn reinstate(
+    state: &State,
+    envelope: &Envelope,
+    id: &NodeId,
+    as_registered: bool,
+) -> Decision {
     match state.nodes.get(id) {
         None => Rejection::NodeNotFound { node: id.clone() }.into(),
         Some(node) if node.state.is_gone() => {
+            if as_registered
+                && node.identity.is_some()
+                && let Err(rejection) = check_machine(state, &envelope.actor, &node.tenant)
+            {
+                return rejection.into();
+            }
             // The machine may be registered as another node by now.
             let taken = node.identity.as_ref().and_then(|identity| state.hardware_holder(id, identity));
             match taken {
@@ -22,6 +36,18 @@ pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
         }
         Some(_) => Decision::granted(Vec::new()),
     }
+}
+
+/// What a machine of a tenant asks of whoever is not an operator of all tenants.
+fn check_machine(state: &State, actor: &Actor, tenant: &TenantId) -> Result<(), Rejection> {
+    if permissions(state, actor).is_some_and(|granted| granted.tenants == Tenants::All) {
+        return Ok(());
+    }
+    if !state.policy.hardware_tenants.contains(tenant) {
+        let needs = Act::RegisterHardware.who().needs();
+        return Err(Rejection::NotAllowed { actor: actor.to_string(), needs });
+    }
+    state.has_room_for_machine(tenant)
 }
 
 /// A node that is gone begins a new life.

@@ -75,7 +75,7 @@ async fn who_waits_has_the_place_that_is_left_or_none_in_time() {
         tokio::join!(pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit), async { drop(only) });
     assert!(waited.is_some());
     drop(waited);
-    assert!(pool.held().groups.len() == 1 && pool.held().idle.is_empty(), "nothing is left behind");
+    assert!(pool.held().groups.len() == 1 && pool.held().stale.is_empty(), "nothing is left behind");
 }
 
 #[tokio::test]
@@ -143,4 +143,16 @@ async fn one_member_may_not_have_more_than_its_own() {
     let own: Vec<_> = (0..5).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Protected)).collect();
     assert_eq!(own.len(), 3);
     assert!(enter(&pool, "192.0.2.2", PlaceUse::Protected).is_some());
+}
+
+#[tokio::test]
+async fn as_many_networks_as_there_are_places_do_not_keep_them() {
+    let pool = SharedPool::new(10, usize::MAX);
+    let from = |i: usize| format!("192.0.{i}.1");
+    let all: Vec<_> = (0..10).filter_map(|i| enter(&pool, &from(i), PlaceUse::Handshake)).collect();
+    assert!(enter(&pool, "198.51.100.1", PlaceUse::Handshake).is_none(), "each network has one");
+    let limit = Duration::from_secs(30);
+    let path = networks("198.51.100.1");
+    let late = pool.wait(&path, PlaceUse::Handshake, CancellationToken::new(), limit).await;
+    assert!(late.is_some() && displaced(&all) == 1 && all[0].displaced.is_cancelled(), "the oldest");
 }
