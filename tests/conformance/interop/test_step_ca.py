@@ -282,6 +282,7 @@ def test_it_is_not_asked_at_init_and_not_needed_at_start():
 def test_wrong_words_are_refused_at_init(step_ca):
     """A password, key, root or URL that cannot be right leaves no directory behind."""
     wrong = step_cas.scratch_file("wrong", "not the password")
+    wrong.chmod(0o600)
     intermediate = step_ca.base / "certs" / "intermediate_ca.crt"
     public = step_ca.base / "enlist.pub"
     for changed, words in (
