@@ -88,9 +88,11 @@ def text(data: str) -> bytes:
     return bytes([len(data)]) + data.encode()
 
 
-def post(stream: int, path: str, begin: bytes = b"{", key: str | None = None) -> bytes:
-    """An HTTP/2 request whose body has begun and does not end."""
+def post(stream: int, path: str, begin: bytes = b"{", key: str | None = None, length: int | None = None) -> bytes:
+    """An HTTP/2 request whose body has begun and does not end; it may say how long the body will be."""
     block = b"\x83\x87\x44" + text(path) + b"\x41\x01x\x5f" + text("application/json")
+    if length is not None:
+        block += b"\x0f\x0d" + text(str(length))
     if key:
         block += b"\x10" + text("authorization") + text(f"Bearer {key}")
     return frame(1, 4, stream, block) + frame(0, 0, stream, begin)

@@ -123,11 +123,11 @@ def test_an_api_key_leaves_the_strangers_places(small):
 
 
 def dripping(plane, source: str):
-    """HTTP/2 connections with eight unfinished bodies each, and a byte more for each now and then."""
+    """HTTP/2 connections with eight unfinished large bodies each, and a byte more for each now and then."""
 
     def make(_):
         connection = reach(plane, source, "h2", timeout=10)
-        connection.sendall(PREFACE + b"".join(post(stream, "/v1/enroll") for stream in range(1, 17, 2)))
+        connection.sendall(PREFACE + b"".join(post(n, "/v1/enroll", length=60_000) for n in range(1, 17, 2)))
         return connection
 
     def poke(connection):

@@ -1,5 +1,6 @@
 //! Request bodies, bounded in size and time.
 
+use crate::edge::capacity::SMALL_BODY;
 use crate::edge::phase::RequestPhase;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -150,9 +151,16 @@ impl Body for Bounded {
         match Pin::new(inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let before = self.limit - self.left;
                 match self.left.checked_sub(length) {
                     Some(left) => self.left = left,
                     None => return Poll::Ready(Some(Err(BodyError::TooLarge(self.limit)))),
+                }
+                if before <= SMALL_BODY
+                    && before + length > SMALL_BODY
+                    && let Some(phase) = &self.phase
+                {
+                    phase.larger();
                 }
                 if self.is_end_stream() {
                     self.complete();

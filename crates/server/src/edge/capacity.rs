@@ -22,10 +22,13 @@ const UNAUTHENTICATED: usize = 8192;
 const KEYED: usize = 1024;
 /// Connections of one owner of certificates, over all of them.
 const CERTIFICATES_EACH: usize = 64;
-/// Bodies of requests that may be held at once, 64 KiB each: of strangers, of the known, and of one of these.
-const STRANGERS_BODIES: usize = 1024;
-const BODIES: usize = 2048;
-const BODIES_EACH: usize = 64;
+/// Bodies of requests that may be held at once, in pieces of 8 KiB: of strangers, of the known, and of one of these. A body of up to
+/// 8 KiB counts as one, which is what an enrollment takes; a larger one counts as 64 KiB.
+const STRANGERS_BODIES: usize = 8192;
+const BODIES: usize = 16384;
+const BODIES_EACH: usize = 512;
+pub const LARGER_BODY: usize = 8;
+pub const SMALL_BODY: u64 = 8 * 1024;
 /// Requests at once whose bodies may be larger, 4 MiB at most.
 const LARGE_BODIES: usize = 8;
 /// Those of one credential: another has room while it sends slowly.
@@ -66,7 +69,7 @@ pub struct Capacity {
     event_streams: Arc<SharedPool<CredentialHolder>>,
     /// Connections with a client certificate.
     certificates: Arc<SharedPool<CredentialHolder>>,
-    /// Descriptors of arrivals and of connections with a client certificate together: what the others leave.
+    /// Descriptors of arrivals, of the unauthenticated and of connections with a client certificate together.
     lent: usize,
 }
 
@@ -75,9 +78,10 @@ impl Capacity {
     pub fn new(descriptors: usize) -> Self {
         let unauthenticated = UNAUTHENTICATED.min(descriptors / 4);
         let keyed = KEYED.min(descriptors / 16);
-        let lent = descriptors - unauthenticated - keyed;
+        let lent = descriptors - keyed;
+        let of_certificates = lent - unauthenticated;
         Self {
-            arrivals: SharedPool::new(lent / 2, usize::MAX),
+            arrivals: SharedPool::new(lent, usize::MAX),
             turns: Arc::default(),
             unauthenticated: SharedPool::new(unauthenticated, usize::MAX),
             strangers_bodies: SharedPool::new(STRANGERS_BODIES, usize::MAX),
@@ -91,15 +95,15 @@ impl Capacity {
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             // A sixteenth stays with the arrivals, so that there is always a way in.
-            certificates: SharedPool::replacing(lent - lent / 16, CERTIFICATES_EACH),
+            certificates: SharedPool::replacing(of_certificates - of_certificates / 16, CERTIFICATES_EACH),
             lent,
         }
     }
 
-    /// A place for a connection that was accepted, among those that connections with a client certificate do not need now. In a
-    /// full pool the network with most gives way; none if that is the newcomer's own.
+    /// A place for a connection that was accepted, among those that the others do not need now: thousands of machines that boot at
+    /// once wait here. In a full pool the network with most gives way; none if that is the newcomer's own.
     pub fn arrival(&self, source: Source) -> Option<PoolPlace<Source>> {
-        let left = self.lent.saturating_sub(self.certificates.taken()).min(self.lent / 2);
+        let left = self.lent.saturating_sub(self.certificates.taken() + self.unauthenticated.taken());
         self.arrivals.enter_among(left, &source.networks(), PlaceUse::Idle, CancellationToken::new())
     }
 
@@ -143,7 +147,7 @@ impl Capacity {
 
     /// Takes back a descriptor that an arrival has from the connections with a client certificate.
     fn call_in(&self) {
-        if self.certificates.taken() + self.arrivals.taken() > self.lent {
+        if self.certificates.taken() + self.unauthenticated.taken() + self.arrivals.taken() > self.lent {
             self.arrivals.give_up();
         }
     }
@@ -166,16 +170,27 @@ impl Capacity {
         }
     }
 
-    /// A place for the body of a stranger's request, or none in time.
-    pub async fn strangers_body(&self, source: Source) -> Option<PoolPlace<Source>> {
-        let displaced = CancellationToken::new();
-        self.strangers_bodies.wait(&source.networks(), PlaceUse::Idle, displaced, WAIT).await
-    }
-
-    /// A place for the body of a request with a credential, or none in time.
-    pub async fn body(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
-        let path = std::slice::from_ref(holder);
-        self.bodies.wait(path, PlaceUse::Idle, CancellationToken::new(), WAIT).await
+    /// A place for the body of a request, or none in time. One of unknown length counts as small until it is not.
+    pub async fn body(
+        &self,
+        holder: Option<&CredentialHolder>,
+        source: Source,
+        length: Option<u64>,
+    ) -> Option<SharedPlace> {
+        let weight = if length.unwrap_or_default() > SMALL_BODY { LARGER_BODY } else { 1 };
+        let (used, displaced) = (PlaceUse::Idle, CancellationToken::new());
+        match holder {
+            Some(holder) => {
+                let path = std::slice::from_ref(holder);
+                let place = self.bodies.wait_weighed(path, weight, used, displaced, WAIT).await;
+                place.map(SharedPlace::OfCredential)
+            }
+            None => {
+                let path = source.networks();
+                let place = self.strangers_bodies.wait_weighed(&path, weight, used, displaced, WAIT).await;
+                place.map(SharedPlace::OfNetwork)
+            }
+        }
     }
 
     /// A place for a request of an operator whose body may be large, or none in time.
@@ -256,7 +271,7 @@ mod tests {
         for (host, neighbour) in [("192.0.2.1", "192.0.2."), ("2001:db8:1:0::1", "2001:db8:1:")] {
             let capacity = Capacity::new(1000);
             let flood = arrivals(&capacity, host, 5000);
-            assert!(flood.len() < 500 && capacity.arrival(source(host)).is_none());
+            assert!(flood.len() == capacity.lent && capacity.arrival(source(host)).is_none());
             let neighbours: Vec<_> = (2..60)
                 .filter_map(|i| {
                     let end = if host.contains(':') { format!("{i:x}::1") } else { i.to_string() };
@@ -288,15 +303,24 @@ mod tests {
     #[tokio::test]
     async fn connections_with_a_certificate_call_in_what_arrivals_have() {
         let capacity = Capacity::new(1000);
-        let waiting = arrivals(&capacity, "192.0.2.1", 1000);
-        assert_eq!(waiting.len(), capacity.lent / 2);
-        let mut known = Vec::new();
-        for number in 0..capacity.lent - capacity.lent / 16 {
-            known.extend(capacity.certificate(&node(&format!("n{number}"))).await);
-            assert!(capacity.certificates.taken() + capacity.arrivals.taken() <= capacity.lent);
+        let (mut begun, mut known) = (Vec::new(), Vec::new());
+        for number in 0..250 {
+            begun.extend(
+                capacity.handshake(source(&format!("203.0.113.{number}"))).await.map(|(_, place)| place),
+            );
         }
-        assert_eq!(known.len(), capacity.lent - capacity.lent / 16);
-        assert_eq!(capacity.arrivals.taken(), capacity.lent / 16, "there is always a way in");
+        assert_eq!(begun.len(), 250);
+        let waiting = arrivals(&capacity, "192.0.2.1", 1000);
+        assert_eq!(waiting.len(), capacity.lent - 250);
+        for number in 0..1000 {
+            let owner = node(&format!("n{number}"));
+            let certificate = capacity.certificate(&owner);
+            known.extend(tokio::time::timeout(WAIT / 1000, certificate).await.ok().flatten());
+        }
+        let taken =
+            capacity.certificates.taken() + capacity.unauthenticated.taken() + capacity.arrivals.taken();
+        assert!(known.len() > 600 && taken <= capacity.lent, "{} {taken}", known.len());
+        assert!(capacity.arrivals.taken() > 40, "there is always a way in");
         assert!(capacity.arrival(source("198.51.100.1")).is_some());
     }
 

@@ -1,6 +1,6 @@
-//! Turns to begin a handshake. The first half of one is the control plane's work alone (a key exchange and a signature), so that only
-//! few begin at a time, and a connection that waits for its turn costs its socket alone. A turn ends with the answer to the
-//! ClientHello: whoever has begun is served before the next one begins, and no peer can hold a turn.
+//! Turns to shake hands. Only few do so at a time, and a connection that waits for its turn costs its socket alone: of thousands that
+//! come at once, each that has begun is soon through and asks what it came for, instead of all being half-way when the peers' patience
+//! ends. A turn ends with the handshake, and after a moment without it, so that no silent peer holds up those who wait.
 //!
 //! Networks take turns at every size of network, so that a host that floods waits for itself: another network, another host in the
 //! same one, is next.
@@ -8,10 +8,13 @@
 use lifecycle::names::Source;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// More than the cores that compute them, so that none is idle while a turn is handed on.
-const AT_ONCE: usize = 64;
+/// Far more than the cores that compute them, because most of a handshake is the way to the peer and back.
+const AT_ONCE: usize = 256;
+/// How long a turn lasts at most. So many silent peers a second, each from a network of its own, are what a newcomer waits for.
+pub const TURN_LIMIT: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub struct HandshakeTurns {
@@ -32,7 +35,7 @@ struct NetworkLine {
     inner: HashMap<Source, NetworkLine>,
 }
 
-/// Held while the answer to a ClientHello is computed.
+/// Held while hands are shaken.
 pub struct HandshakeTurn {
     turns: Option<Arc<HandshakeTurns>>,
 }

@@ -2,7 +2,7 @@
 
 use crate::edge::authenticate::{ConnectionPeer, CredentialHolder};
 use crate::edge::connections;
-use crate::edge::handshake_turns::HandshakeTurn;
+use crate::edge::handshake_turns::{HandshakeTurn, TURN_LIMIT};
 use crate::edge::keepalive::{Heard, Keepalive};
 use crate::edge::phase::SharedPlace;
 use crate::edge::service::{self, CertificateBound};
@@ -17,7 +17,6 @@ use lifecycle::registry::{Owner, Presented, by_svid};
 use pki::verify::PeerCertificate;
 use rustls::ServerConfig;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
@@ -186,7 +185,7 @@ fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {
     app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
 }
 
-/// The handshake, within its time; none if it failed. The turn ends with the answer to the ClientHello, also to half of one.
+/// The handshake, within its time; none if it failed. Its turn ends before it when the peer is slow.
 async fn shaken(
     acceptor: TlsAcceptor,
     stream: TcpStream,
@@ -195,11 +194,11 @@ async fn shaken(
     place: &PoolPlace<Source>,
 ) -> Option<Box<TlsStream<TcpStream>>> {
     let mut handshake = Box::pin(tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible()));
-    let answered = futures::poll!(handshake.as_mut());
+    let soon = tokio::time::timeout(TURN_LIMIT, handshake.as_mut()).await;
     drop(turn);
-    let shaken = match answered {
-        Poll::Ready(ended) => Ok(ended),
-        Poll::Pending => tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await,
+    let shaken = match soon {
+        Ok(ended) => Ok(ended),
+        Err(_) => tokio::time::timeout(HANDSHAKE_LIMIT - TURN_LIMIT, handshake).await,
     };
     match shaken {
         // Boxed: it is handed on a few times, and each would keep room for it.

@@ -2,7 +2,7 @@
 //! for HTTP/2.
 
 use crate::edge::authenticate::CredentialHolder;
-use crate::edge::capacity::Capacity;
+use crate::edge::capacity::{Capacity, LARGER_BODY};
 use crate::edge::shares::{PlaceUse, PoolPlace};
 use lifecycle::names::Source;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +21,14 @@ impl SharedPlace {
         match self {
             SharedPlace::OfNetwork(place) => place.set(used),
             SharedPlace::OfCredential(place) => place.set(used),
+        }
+    }
+
+    /// Of a body that is no longer small.
+    fn enlarge(&self) {
+        match self {
+            SharedPlace::OfNetwork(place) => place.enlarge(LARGER_BODY),
+            SharedPlace::OfCredential(place) => place.enlarge(LARGER_BODY),
         }
     }
 
@@ -148,6 +156,13 @@ impl RequestPhase {
     pub fn new(watch: &Arc<ConnectionWatch>, place: Option<SharedPlace>) -> Arc<Self> {
         let (received, too_slow) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { watch: watch.clone(), place, received, too_slow })
+    }
+
+    /// More of its body is here than a small one has.
+    pub fn larger(&self) {
+        if let Some(place) = &self.place {
+            place.enlarge();
+        }
     }
 
     /// All of it is here: the handler is at work.

@@ -384,14 +384,13 @@ async fn served(
     let place = match holder {
         _ if http_body::Body::is_end_stream(request.body()) => None,
         Some(CredentialHolder::Local(_)) => None,
-        Some(holder) => match capacity.body(holder).await {
-            Some(place) => Some(SharedPlace::OfCredential(place)),
-            None => return overloaded(),
-        },
-        None => match capacity.strangers_body(source).await {
-            Some(place) => Some(SharedPlace::OfNetwork(place)),
-            None => return overloaded(),
-        },
+        holder => {
+            let length = http_body::Body::size_hint(request.body()).exact();
+            match capacity.body(holder, source, length).await {
+                Some(place) => Some(place),
+                None => return overloaded(),
+            }
+        }
     };
     // Kept until the request is answered: there are few of them, whoever asks.
     let large = limit > BODY_LIMIT && !http_body::Body::is_end_stream(request.body());

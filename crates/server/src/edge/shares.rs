@@ -178,15 +178,8 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         displaced: CancellationToken,
     ) -> Option<PoolPlace<K>> {
         let mut held = self.held();
-        if held.count(path).saturating_add(weight) > self.each {
-            let own = held.first(path).filter(|_| self.replaces)?;
-            held.remove(own)?.displaced.cancel();
-        }
-        // Where more are taken than are left, one comes for one that goes.
-        let room = places.max(held.count(&[]));
-        while held.count(&[]).saturating_add(weight) > room {
-            let victim = held.victim(path, weight, Instant::now())?;
-            held.remove(victim)?.displaced.cancel();
+        if !self.make_room(&mut held, places, path, weight) {
+            return None;
         }
         let id = held.next;
         held.next += 1;
@@ -194,6 +187,23 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         let holder = PlaceHolder { path, weight, used, since, displaced: displaced.clone() };
         held.insert(id, holder);
         Some(PoolPlace { pool: self.clone(), id, displaced })
+    }
+
+    /// Whether there is room, once those have given way who have to.
+    fn make_room(&self, held: &mut Holdings<K>, places: usize, path: &[K], weight: usize) -> bool {
+        if held.count(path).saturating_add(weight) > self.each {
+            let own = held.first(path).filter(|_| self.replaces).and_then(|own| held.remove(own));
+            let Some(own) = own else { return false };
+            own.displaced.cancel();
+        }
+        // Where more are taken than are left, one comes for one that goes.
+        let room = places.max(held.count(&[]));
+        while held.count(&[]).saturating_add(weight) > room {
+            let victim = held.victim(path, weight, Instant::now()).and_then(|victim| held.remove(victim));
+            let Some(victim) = victim else { return false };
+            victim.displaced.cancel();
+        }
+        true
     }
 
     /// A place, or none in time.
@@ -204,11 +214,23 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         displaced: CancellationToken,
         limit: Duration,
     ) -> Option<PoolPlace<K>> {
+        self.wait_weighed(path, 1, used, displaced, limit).await
+    }
+
+    /// The same for what counts as so many places.
+    pub async fn wait_weighed(
+        self: &Arc<Self>,
+        path: &[K],
+        weight: usize,
+        used: PlaceUse,
+        displaced: CancellationToken,
+        limit: Duration,
+    ) -> Option<PoolPlace<K>> {
         let deadline = Instant::now() + limit;
         let waiter = PoolWaiter::new(&self.waiting);
         loop {
             let freed = self.freed.notified();
-            if let Some(place) = self.enter(path, used, displaced.clone()) {
+            if let Some(place) = self.enter_weighed(path, weight, used, displaced.clone()) {
                 return Some(place);
             }
             if Instant::now() >= deadline {
@@ -253,6 +275,21 @@ impl<K: Ord + Hash + Clone> PoolPlace<K> {
         }
         if let Some(holder) = held.remove(self.id) {
             held.insert(self.id, PlaceHolder { used, since: Instant::now(), ..holder });
+        }
+    }
+}
+
+impl<K: Ord + Hash + Clone> PoolPlace<K> {
+    /// Counts it as so many places from now on. Without room for them it is given up, as if another had it.
+    pub fn enlarge(&self, weight: usize) {
+        let mut held = self.pool.held();
+        let smaller = held.holders.get(&self.id).is_some_and(|holder| holder.weight < weight);
+        let Some(holder) = smaller.then(|| held.remove(self.id)).flatten() else { return };
+        if self.pool.make_room(&mut held, self.pool.places, &holder.path, weight) {
+            held.insert(self.id, PlaceHolder { weight, ..holder });
+        } else {
+            holder.displaced.cancel();
+            self.pool.freed.notify_one();
         }
     }
 }

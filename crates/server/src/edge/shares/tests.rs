@@ -98,6 +98,21 @@ async fn places_are_shared_by_what_they_weigh() {
 }
 
 #[tokio::test]
+async fn a_place_that_turns_out_to_be_larger_takes_from_who_has_most_or_goes() {
+    let pool = SharedPool::new(20, usize::MAX);
+    let many: Vec<_> = (0..15).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
+    let few: Vec<_> = (0..2).filter_map(|_| enter(&pool, "198.51.100.1", PlaceUse::Idle)).collect();
+    few[0].enlarge(8);
+    few[0].enlarge(8);
+    assert_eq!((displaced(&many), displaced(&few), pool.taken()), (4, 0, 20));
+    many[14].enlarge(8);
+    assert!(many[14].displaced.is_cancelled() && displaced(&few) == 0, "it has most itself");
+    let taken = pool.taken();
+    drop((many, few));
+    assert!(taken <= 20 && pool.taken() == 0 && pool.held().stale.is_empty());
+}
+
+#[tokio::test]
 async fn a_handshake_gives_way_to_who_holds_far_less() {
     let pool = SharedPool::new(32, usize::MAX);
     let of = |from: &'static str, count: usize| -> Vec<_> {
