@@ -139,7 +139,8 @@ impl Agent for Native {
         let origin = origin(&request)?;
         let (id, shown) = self.node(&request).await.map_err(|failure| status(&failure))?;
         let keepalive = request.extensions().get::<ConnectionPeer>().and_then(|peer| peer.keepalive.clone());
-        let peer = live::LivePeer { id, shown, origin, keepalive };
+        let phase = request.extensions().get().cloned();
+        let peer = live::LivePeer { id, shown, origin, keepalive, phase };
         let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
         let mut response = tonic::Response::new(answers.own);
         response.extensions_mut().insert(answers.shared);

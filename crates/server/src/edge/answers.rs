@@ -2,8 +2,8 @@
 //! so the bytes of those that are not sent are bounded, shared by whose they are. It goes out piece by piece, and what nobody has
 //! read may be given up for another.
 
-use crate::edge::authenticate::CredentialHolder;
 use crate::edge::phase::SharedPlace;
+use crate::edge::sharer::Sharer;
 use crate::process::app::App;
 use axum::body::Body;
 use bytes::Bytes;
@@ -26,7 +26,7 @@ const PIECE: usize = 16 * 1024;
 /// Whose answer it is.
 #[derive(Clone, Copy)]
 pub struct AnswerReader<'a> {
-    pub holder: Option<&'a CredentialHolder>,
+    pub sharers: Option<&'a [Sharer]>,
     pub source: Source,
 }
 

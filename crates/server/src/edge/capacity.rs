@@ -9,6 +9,7 @@ use crate::edge::answers::AnswerReader;
 use crate::edge::authenticate::CredentialHolder;
 use crate::edge::handshake_turns::{HandshakeTurn, HandshakeTurns};
 use crate::edge::phase::SharedPlace;
+use crate::edge::sharer::Sharer;
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
 use crate::edge::turns::{PlacesInTurn, Turn};
 use lifecycle::names::Source;
@@ -58,17 +59,17 @@ pub struct Capacity {
     turns: Arc<HandshakeTurns>,
     unauthenticated: Arc<SharedPool<Source>>,
     strangers_bodies: Arc<SharedPool<Source>>,
-    keyed: Arc<SharedPool<CredentialHolder>>,
-    bodies: Arc<SharedPool<CredentialHolder>>,
-    large_bodies: Arc<SharedPool<CredentialHolder>>,
+    keyed: Arc<SharedPool<Sharer>>,
+    bodies: Arc<SharedPool<Sharer>>,
+    large_bodies: Arc<SharedPool<Sharer>>,
     requests: Arc<SharedPool<CredentialHolder>>,
     strangers_answers: Arc<SharedPool<Source>>,
-    answers: Arc<SharedPool<CredentialHolder>>,
+    answers: Arc<SharedPool<Sharer>>,
     lists: Arc<PlacesInTurn<CredentialHolder>>,
     streams: Arc<SharedPool<CredentialHolder>>,
-    event_streams: Arc<SharedPool<CredentialHolder>>,
+    event_streams: Arc<SharedPool<Sharer>>,
     /// Connections with a client certificate.
-    certificates: Arc<SharedPool<CredentialHolder>>,
+    certificates: Arc<SharedPool<Sharer>>,
     /// Descriptors of arrivals, of the unauthenticated and of connections with a client certificate together.
     lent: usize,
 }
@@ -95,7 +96,11 @@ impl Capacity {
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             // A sixteenth stays with the arrivals, so that there is always a way in.
-            certificates: SharedPool::replacing(of_certificates - of_certificates / 16, CERTIFICATES_EACH),
+            certificates: SharedPool::replacing(
+                of_certificates - of_certificates / 16,
+                CERTIFICATES_EACH,
+                of_certificates / 8 * 7,
+            ),
             lent,
         }
     }
@@ -127,20 +132,15 @@ impl Capacity {
 
     /// A place for a connection with a client certificate of this owner, or none in time. One that has all of its own gives up the
     /// one that has been idle longest, and a live stream only if all carry one. In a full pool the owner with most gives way.
-    pub async fn certificate(&self, owner: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
-        let (path, displaced) = (std::slice::from_ref(owner), CancellationToken::new());
-        let place = self.certificates.wait(path, PlaceUse::Active, displaced, WAIT).await;
+    pub async fn certificate(&self, owner: &[Sharer]) -> Option<PoolPlace<Sharer>> {
+        let place = self.certificates.wait(owner, PlaceUse::Active, CancellationToken::new(), WAIT).await;
         self.call_in();
         place
     }
 
     /// The same for one that was a stranger until its certificate was on record.
-    fn certificate_now(
-        &self,
-        owner: &CredentialHolder,
-        displaced: CancellationToken,
-    ) -> Option<PoolPlace<CredentialHolder>> {
-        let place = self.certificates.enter(std::slice::from_ref(owner), PlaceUse::Active, displaced);
+    fn certificate_now(&self, owner: &[Sharer], displaced: CancellationToken) -> Option<PoolPlace<Sharer>> {
+        let place = self.certificates.enter(owner, PlaceUse::Active, displaced);
         self.call_in();
         place
     }
@@ -156,15 +156,14 @@ impl Capacity {
     pub fn known(
         &self,
         holder: &CredentialHolder,
+        sharers: &[Sharer],
         displaced: CancellationToken,
-    ) -> Option<PoolPlace<CredentialHolder>> {
+    ) -> Option<PoolPlace<Sharer>> {
         match holder {
-            CredentialHolder::Key(_) => {
-                self.keyed.enter(std::slice::from_ref(holder), PlaceUse::Active, displaced)
-            }
+            CredentialHolder::Key(_) => self.keyed.enter(sharers, PlaceUse::Active, displaced),
             // By a certificate that was on no record when the connection began.
             CredentialHolder::Node(_) | CredentialHolder::Operator(_) => {
-                self.certificate_now(holder, displaced)
+                self.certificate_now(sharers, displaced)
             }
             CredentialHolder::Local(_) => None,
         }
@@ -173,15 +172,14 @@ impl Capacity {
     /// A place for the body of a request, or none in time. One of unknown length counts as small until it is not.
     pub async fn body(
         &self,
-        holder: Option<&CredentialHolder>,
+        sharers: Option<&[Sharer]>,
         source: Source,
         length: Option<u64>,
     ) -> Option<SharedPlace> {
         let weight = if length.unwrap_or_default() > SMALL_BODY { LARGER_BODY } else { 1 };
         let (used, displaced) = (PlaceUse::Idle, CancellationToken::new());
-        match holder {
-            Some(holder) => {
-                let path = std::slice::from_ref(holder);
+        match sharers {
+            Some(path) => {
                 let place = self.bodies.wait_weighed(path, weight, used, displaced, WAIT).await;
                 place.map(SharedPlace::OfCredential)
             }
@@ -194,9 +192,9 @@ impl Capacity {
     }
 
     /// A place for a request of an operator whose body may be large, or none in time.
-    pub async fn large_body(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
-        let path = std::slice::from_ref(holder);
-        self.large_bodies.wait(path, PlaceUse::Protected, CancellationToken::new(), WAIT).await
+    pub async fn large_body(&self, sharers: &[Sharer]) -> Option<SharedPlace> {
+        let place = self.large_bodies.wait(sharers, PlaceUse::Idle, CancellationToken::new(), WAIT).await;
+        place.map(SharedPlace::OfCredential)
     }
 
     /// A place for a request with a credential while its handler is at work, or none in time.
@@ -214,9 +212,8 @@ impl Capacity {
         displaced: CancellationToken,
     ) -> Option<SharedPlace> {
         let bytes = bytes.min(ANSWERS_EACH);
-        match reader.holder {
-            Some(holder) => {
-                let path = std::slice::from_ref(holder);
+        match reader.sharers {
+            Some(path) => {
                 let place = self.answers.enter_weighed(path, bytes, PlaceUse::Idle, displaced);
                 place.map(SharedPlace::OfCredential)
             }
@@ -229,8 +226,12 @@ impl Capacity {
     }
 
     /// A turn to put a list without pages together, or none in time. Whoever leaves half of its share unread gets none.
-    pub async fn list(&self, holder: &CredentialHolder) -> Option<Turn<CredentialHolder>> {
-        if self.answers.held_by(std::slice::from_ref(holder)) > ANSWERS_EACH / 2 {
+    pub async fn list(
+        &self,
+        holder: &CredentialHolder,
+        sharers: &[Sharer],
+    ) -> Option<Turn<CredentialHolder>> {
+        if self.answers.held_by(sharers) > ANSWERS_EACH / 2 {
             return None;
         }
         self.lists.wait(holder, WAIT).await
@@ -242,24 +243,24 @@ impl Capacity {
         self.streams.enter(path, PlaceUse::Protected, CancellationToken::new())
     }
 
-    /// A place for an event stream.
-    pub fn event_stream(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
-        let path = std::slice::from_ref(holder);
-        self.event_streams.enter(path, PlaceUse::Protected, CancellationToken::new())
+    /// A place for an event stream. In a full pool whoever has most loses the one that is oldest, and its reader comes again.
+    pub fn event_stream(&self, sharers: &[Sharer]) -> Option<PoolPlace<Sharer>> {
+        self.event_streams.enter(sharers, PlaceUse::Active, CancellationToken::new())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lifecycle::names::NodeId;
+    use lifecycle::names::{NodeId, TenantId};
 
     fn source(text: &str) -> Source {
         Source::Address(text.parse().expect("an address"))
     }
 
-    fn node(name: &str) -> CredentialHolder {
-        CredentialHolder::Node(NodeId::parse(name).expect("an id"))
+    fn node(name: &str) -> [Sharer; 2] {
+        let holder = CredentialHolder::Node(NodeId::parse(name).expect("an id"));
+        [Sharer::Tenant(TenantId::default_tenant()), Sharer::Holder(holder)]
     }
 
     fn arrivals(capacity: &Capacity, from: &str, count: usize) -> Vec<PoolPlace<Source>> {
@@ -340,5 +341,29 @@ mod tests {
         }
         assert_eq!(others.len(), 40);
         assert!(!own[20].displaced.is_cancelled(), "a live stream stays");
+    }
+
+    #[tokio::test]
+    async fn one_tenant_leaves_room_for_those_who_are_of_another() {
+        let capacity = Capacity::new(1000);
+        let mut streams = Vec::new();
+        for number in 0..capacity.lent {
+            let owner = node(&format!("n{number}"));
+            let certificate = capacity.certificate(&owner);
+            let Ok(Some(place)) = tokio::time::timeout(WAIT / 1000, certificate).await else { break };
+            place.set(PlaceUse::Protected);
+            streams.push(place);
+        }
+        assert!(streams.len() > 500, "{}", streams.len());
+        assert!(streams.iter().all(|place| !place.displaced.is_cancelled()));
+        let operator = |number: usize| {
+            let name = lifecycle::names::OperatorName::parse(&format!("alice{number}")).expect("a name");
+            [Sharer::Domain, Sharer::Holder(CredentialHolder::Operator(name))]
+        };
+        for number in 0..20 {
+            let path = operator(number);
+            streams.extend(capacity.certificate(&path).await);
+        }
+        assert_eq!(streams.iter().filter(|place| place.displaced.is_cancelled()).count(), 0);
     }
 }

@@ -6,6 +6,7 @@ use crate::edge::handshake_turns::{HandshakeTurn, TURN_LIMIT};
 use crate::edge::keepalive::{Heard, Keepalive};
 use crate::edge::phase::SharedPlace;
 use crate::edge::service::{self, CertificateBound};
+use crate::edge::sharer::{Sharer, sharers};
 use crate::edge::shares::{PlaceUse, PoolPlace};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
@@ -138,8 +139,15 @@ async fn connection(
     let owner = peer.certificate.as_ref().and_then(|certificate| owner(&app, certificate));
     let place = match owner {
         Some(owner) => {
-            let Some(own) = app.edge.capacity.certificate(&owner).await else {
-                return tracing::warn!(%source, "too many connections with a client certificate");
+            let own = tokio::select! {
+                own = app.edge.capacity.certificate(&owner) => own,
+                // Its socket is counted by the place that it has so far.
+                () = displaced.cancelled() => None,
+                () = app.stopped() => return,
+            };
+            let Some(own) = own else {
+                app.metrics.displaced("certificate");
+                return tracing::debug!(%source, "too many connections with a client certificate");
             };
             drop(place);
             SharedPlace::OfCredential(own)
@@ -161,13 +169,14 @@ async fn connection(
 
 /// Whose certificate it is, if it is on record: an issuer's signature alone makes nobody known, because others may have the key of an
 /// imported CA. Such a peer has a stranger's place until its record has arrived.
-fn owner(app: &App, certificate: &PeerCertificate) -> Option<CredentialHolder> {
+fn owner(app: &App, certificate: &PeerCertificate) -> Option<[Sharer; 2]> {
     let (view, now) = (app.view(), app.now());
     if let Some(svid) = &certificate.svid {
         let node = app.ca.spire.node(&svid.id)?;
-        return by_svid(&view.state, &node).is_ok().then_some(CredentialHolder::Node(node));
+        let known = by_svid(&view.state, &node).is_ok();
+        return known.then(|| sharers(&view.state, &CredentialHolder::Node(node)));
     }
-    match view.state.presented(&certificate.serial, &certificate.fingerprint, now) {
+    let holder = match view.state.presented(&certificate.serial, &certificate.fingerprint, now) {
         Presented::Recorded(held, _) => match &held.owner {
             Owner::Node(node) => Some(CredentialHolder::Node(node.clone())),
             Owner::Operator(name) => Some(CredentialHolder::Operator(name.clone())),
@@ -175,7 +184,8 @@ fn owner(app: &App, certificate: &PeerCertificate) -> Option<CredentialHolder> {
             Owner::Bootstrap(_) | Owner::Replica(_) => None,
         },
         Presented::Unknown | Presented::Forged => None,
-    }
+    };
+    holder.map(|holder| sharers(&view.state, &holder))
 }
 
 fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {

@@ -22,6 +22,7 @@ pub mod refused_renewals;
 pub mod repeated_failures;
 pub mod service;
 pub mod shared_frames;
+pub mod sharer;
 pub mod shares;
 pub mod socket;
 pub mod stall;

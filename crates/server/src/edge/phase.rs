@@ -3,6 +3,7 @@
 
 use crate::edge::authenticate::CredentialHolder;
 use crate::edge::capacity::{Capacity, LARGER_BODY};
+use crate::edge::sharer::Sharer;
 use crate::edge::shares::{PlaceUse, PoolPlace};
 use lifecycle::names::Source;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// A place that is shared by networks or by owners of credentials.
 pub enum SharedPlace {
     OfNetwork(PoolPlace<Source>),
-    OfCredential(PoolPlace<CredentialHolder>),
+    OfCredential(PoolPlace<Sharer>),
 }
 
 impl SharedPlace {
@@ -84,10 +85,10 @@ impl ConnectionWatch {
     }
 
     /// Notes a good credential: a connection leaves the strangers' places with it.
-    pub fn known(&self, capacity: &Capacity, holder: &CredentialHolder) {
+    pub fn known(&self, capacity: &Capacity, holder: &CredentialHolder, sharers: &[Sharer]) {
         let first = !self.known.swap(true, Ordering::Relaxed);
         let Some(place) = self.place.as_ref().filter(|_| first) else { return };
-        if let Some(own) = capacity.known(holder, self.displaced.clone()) {
+        if let Some(own) = capacity.known(holder, sharers, self.displaced.clone()) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = SharedPlace::OfCredential(own);
         }
         self.settle();
@@ -146,16 +147,22 @@ impl Drop for Working {
 pub struct RequestPhase {
     watch: Arc<ConnectionWatch>,
     /// For its body.
-    pub place: Option<SharedPlace>,
+    place: Option<SharedPlace>,
+    /// The same, among the few large ones.
+    large: Option<SharedPlace>,
     received: AtomicBool,
     /// Its body came too slowly, and what was made of it is not the caller's fault.
     pub too_slow: AtomicBool,
 }
 
 impl RequestPhase {
-    pub fn new(watch: &Arc<ConnectionWatch>, place: Option<SharedPlace>) -> Arc<Self> {
+    pub fn new(
+        watch: &Arc<ConnectionWatch>,
+        place: Option<SharedPlace>,
+        large: Option<SharedPlace>,
+    ) -> Arc<Self> {
         let (received, too_slow) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { watch: watch.clone(), place, received, too_slow })
+        Arc::new(Self { watch: watch.clone(), place, large, received, too_slow })
     }
 
     /// More of its body is here than a small one has.
@@ -165,16 +172,29 @@ impl RequestPhase {
         }
     }
 
+    /// Ends when one of its places was given to another.
+    pub async fn displaced(&self) {
+        tokio::select! {
+            () = given_up(&self.place) => {}
+            () = given_up(&self.large) => {}
+        }
+    }
+
     /// All of it is here: the handler is at work.
     pub fn received(&self) {
         if self.received.swap(true, Ordering::SeqCst) {
             return;
         }
-        if let Some(place) = &self.place {
-            place.set(PlaceUse::Protected);
-        }
+        self.place.iter().chain(&self.large).for_each(|place| place.set(PlaceUse::Protected));
         self.watch.received.fetch_add(1, Ordering::SeqCst);
         self.watch.settle();
+    }
+}
+
+async fn given_up(place: &Option<SharedPlace>) {
+    match place {
+        Some(place) => place.displaced().cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

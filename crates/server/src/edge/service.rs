@@ -11,6 +11,7 @@ use crate::edge::limits::counts_as_failure;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
 use crate::edge::shared_frames::interleaved;
+use crate::edge::sharer::{Sharer, sharers};
 use crate::edge::shares::PoolPlace;
 use crate::edge::unread;
 use crate::http::failure::{Failure, FailureCode};
@@ -277,8 +278,10 @@ async fn answer(
     let origin = Provenance { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let holder = authenticate::credential_holder(app, &peer, request.headers());
-    if let Some(holder) = &holder {
-        watch.known(&app.edge.capacity, holder);
+    let sharers = holder.as_ref().map(|holder| sharers(&app.view().state, holder));
+    let sharers = sharers.as_ref().map(|sharers| &sharers[..]);
+    if let Some((holder, sharers)) = holder.as_ref().zip(sharers) {
+        watch.known(&app.edge.capacity, holder, sharers);
     }
     let class = holder.as_ref().map_or(CallerClass::Unauthenticated, CredentialHolder::class);
     let unauthenticated = class == CallerClass::Unauthenticated;
@@ -299,12 +302,13 @@ async fn answer(
             let limit = Some(limit).filter(|_| !endless);
             streamed(app, router, request, limit, holder.as_ref(), watch).await
         }
-        Ok(request) => served(app, router, request, (source, limit), holder.as_ref(), watch).await,
+        Ok(request) => {
+            served(app, router, request, (source, limit), holder.as_ref().zip(sharers), watch).await
+        }
         Err(response) => response,
     };
     if !lasting {
-        let placed =
-            answers::with_place(app, response, AnswerReader { holder: holder.as_ref(), source }).await;
+        let placed = answers::with_place(app, response, AnswerReader { sharers, source }).await;
         response = placed.unwrap_or_else(|| {
             app.metrics.displaced("answer");
             overloaded(grpc, &path, "too much of what was asked for before was not read yet")
@@ -348,12 +352,13 @@ async fn streamed(
         let failure = Failure::new(code::TOO_MANY_STREAMS, "this node has too many live streams already");
         return unread::refusal(true, request.uri().path(), failure.retry_after(2));
     };
-    let phase = RequestPhase::new(watch, None);
-    phase.received();
-    let request = request.map(|body| match limit {
+    let phase = RequestPhase::new(watch, None, None);
+    let mut request = request.map(|body| match limit {
         Some(limit) => Body::new(Bounded::new(body, limit, Pace::Known, phase.clone())),
         None => Body::new(body),
     });
+    // A request that lasts is here once its greeting is.
+    request.extensions_mut().insert(phase.clone());
     let mut response = interleaved(routed(router, request).await);
     response.extensions_mut().insert(StreamPlace::new(place, phase));
     response
@@ -365,7 +370,7 @@ async fn served(
     router: Router,
     request: Request<Incoming>,
     (source, limit): (Source, u64),
-    holder: Option<&CredentialHolder>,
+    holder: Option<(&CredentialHolder, &[Sharer])>,
     watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
     let grpc = unread::is_grpc(request.headers());
@@ -375,18 +380,18 @@ async fn served(
     // While the handler is at work, whether or not there is a body.
     let _request = match holder {
         // The operator socket has its own bound, and so have strangers' connections.
-        None | Some(CredentialHolder::Local(_)) => None,
-        Some(holder) => match capacity.request(holder).await {
+        None | Some((CredentialHolder::Local(_), _)) => None,
+        Some((holder, _)) => match capacity.request(holder).await {
             Some(place) => Some(place),
             None => return overloaded(),
         },
     };
     let place = match holder {
         _ if http_body::Body::is_end_stream(request.body()) => None,
-        Some(CredentialHolder::Local(_)) => None,
+        Some((CredentialHolder::Local(_), _)) => None,
         holder => {
             let length = http_body::Body::size_hint(request.body()).exact();
-            match capacity.body(holder, source, length).await {
+            match capacity.body(holder.map(|(_, sharers)| sharers), source, length).await {
                 Some(place) => Some(place),
                 None => return overloaded(),
             }
@@ -394,25 +399,19 @@ async fn served(
     };
     // Kept until the request is answered: there are few of them, whoever asks.
     let large = limit > BODY_LIMIT && !http_body::Body::is_end_stream(request.body());
-    let _large = match holder.filter(|_| large) {
-        Some(holder) => match capacity.large_body(holder).await {
+    let large = match holder.filter(|_| large) {
+        Some((_, sharers)) => match capacity.large_body(sharers).await {
             Some(place) => Some(place),
             None => return overloaded(),
         },
         None => None,
     };
     let pace = if holder.is_some() { Pace::Known } else { Pace::Stranger };
-    let phase = RequestPhase::new(watch, place);
+    let phase = RequestPhase::new(watch, place, large);
     if http_body::Body::is_end_stream(request.body()) {
         phase.received();
     }
     let request = request.map(|body| Body::new(Bounded::new(body, limit, pace, phase.clone())));
-    let displaced = async {
-        match &phase.place {
-            Some(place) => place.displaced().cancelled().await,
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         // tonic takes a body that ended early for one that is no message, which would be final.
         response = routed(router, request) => match phase.too_slow.load(Ordering::Relaxed) {
@@ -422,7 +421,7 @@ async fn served(
             }
             _ => response,
         },
-        () = displaced => {
+        () = phase.displaced() => {
             app.metrics.displaced("body");
             overloaded()
         }

@@ -47,6 +47,8 @@ pub struct SharedPool<K> {
     places: usize,
     /// How many of them one innermost group may have, full or not.
     each: usize,
+    /// The same of an outermost one.
+    outermost: usize,
     /// Whether a group that has as many gives up one of them for one more; otherwise it has no more.
     replaces: bool,
     held: Mutex<Holdings<K>>,
@@ -117,15 +119,16 @@ impl<K> Default for Group<K> {
 
 impl<K: Ord + Hash + Clone> SharedPool<K> {
     pub fn new(places: usize, each: usize) -> Arc<Self> {
-        Self::build(places, each, false)
+        Self::build(places, each, usize::MAX, false)
     }
 
     /// One where a group that has as many places as it may gives up one of them for one more: the one that has been idle longest.
-    pub fn replacing(places: usize, each: usize) -> Arc<Self> {
-        Self::build(places, each, true)
+    /// An outermost group that has as many as it may has one more only if it gives up one.
+    pub fn replacing(places: usize, each: usize, outermost: usize) -> Arc<Self> {
+        Self::build(places, each, outermost, true)
     }
 
-    fn build(places: usize, each: usize, replaces: bool) -> Arc<Self> {
+    fn build(places: usize, each: usize, outermost: usize, replaces: bool) -> Arc<Self> {
         let held = Holdings {
             next: 0,
             holders: HashMap::new(),
@@ -134,7 +137,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             stale: BTreeSet::new(),
         };
         let (held, freed) = (Mutex::new(held), Notify::new());
-        Arc::new(Self { places, each, replaces, held, freed, waiting: AtomicU32::new(0) })
+        Arc::new(Self { places, each, outermost, replaces, held, freed, waiting: AtomicU32::new(0) })
     }
 
     /// A place now, or none: the pool is full and nobody in it has to give way.
@@ -197,11 +200,13 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             own.displaced.cancel();
         }
         // Where more are taken than are left, one comes for one that goes.
-        let room = places.max(held.count(&[]));
-        while held.count(&[]).saturating_add(weight) > room {
-            let victim = held.victim(path, weight, Instant::now()).and_then(|victim| held.remove(victim));
-            let Some(victim) = victim else { return false };
-            victim.displaced.cancel();
+        let (outermost, room) = (path.get(..1).unwrap_or_default(), places.max(held.count(&[])));
+        for (group, room) in [(outermost, self.outermost), (&[][..], room)] {
+            while held.count(group).saturating_add(weight) > room {
+                let victim = held.victim(group, path, weight, Instant::now());
+                let Some(victim) = victim.and_then(|victim| held.remove(victim)) else { return false };
+                victim.displaced.cancel();
+            }
         }
         true
     }
@@ -251,7 +256,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
     /// Takes a place from the group with most that can be given up, and gives it to nobody.
     pub fn give_up(&self) {
         let mut held = self.held();
-        let first = held.largest().and_then(|path| held.first(&path));
+        let first = held.largest(&[]).and_then(|path| held.first(&path));
         if let Some(holder) = first.and_then(|id| held.remove(id)) {
             holder.displaced.cancel();
         }
@@ -365,9 +370,9 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         self.groups.get_mut(path)
     }
 
-    /// Whose place a newcomer takes in a full pool.
-    fn victim(&self, newcomer: &[K], weight: usize, now: Instant) -> Option<u64> {
-        let largest = self.largest()?;
+    /// Whose place a newcomer takes in a full pool, or where its outermost group is full.
+    fn victim(&self, group: &[K], newcomer: &[K], weight: usize, now: Instant) -> Option<u64> {
+        let largest = self.largest(group)?;
         let first = |path: &[K]| self.first(path);
         let holder = |id: &u64| self.holders.get(id);
         let parted = self.parted(newcomer, &largest);
@@ -382,7 +387,8 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         let is_idle =
             |id: &u64| is_stale(id) && holder(id).is_some_and(|holder| holder.used == PlaceUse::Idle);
         let not_more = |id: &u64| {
-            let parted = holder(id).and_then(|holder| self.parted(newcomer, &holder.path));
+            let within = holder(id).filter(|holder| holder.path.starts_with(group));
+            let parted = within.and_then(|holder| self.parted(newcomer, &holder.path));
             parted.is_some_and(|(own, theirs)| own <= theirs)
         };
         let mut first_stale = self.stale.iter().take(LOOKED_AT).map(|(_, id)| *id);
@@ -396,9 +402,9 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         self.groups.get(path)?.candidates.first().map(|(.., id)| *id)
     }
 
-    /// The innermost group that is found by always following the group with the most places to give up.
-    fn largest(&self) -> Option<Vec<K>> {
-        let mut path = Vec::new();
+    /// The innermost group in this one that is found by always following the group with the most places to give up.
+    fn largest(&self, within: &[K]) -> Option<Vec<K>> {
+        let mut path = within.to_vec();
         loop {
             let group = self.groups.get(&path)?;
             match group.inner.last() {

@@ -7,6 +7,7 @@
 use crate::edge::authenticate;
 use crate::edge::keepalive::Keepalive;
 use crate::edge::node_peer::ShownIdentity;
+use crate::edge::phase::RequestPhase;
 use crate::edge::shared_frames::SharedFrames;
 use crate::edge::stream_messages::{BoxedMessage, StreamMessages};
 use crate::fleet::configs::{self, MessageKey, SharedSender};
@@ -61,6 +62,8 @@ pub struct LivePeer {
     pub origin: Provenance,
     /// Of its connection.
     pub keepalive: Option<Arc<Keepalive>>,
+    /// Of its request, which protects the connection once Hello was said.
+    pub phase: Option<Arc<RequestPhase>>,
 }
 
 /// Serves the stream until it ends; the answers come out of what this returns.
@@ -184,6 +187,7 @@ impl StreamSession {
         };
         // Boxed, like every commit here: a stream that lasts would keep the room for it.
         let stream = Box::pin(self.open(hello)).await?;
+        self.peer.phase.take().inspect(|phase| phase.received());
         let result = self.serve(&mut up, &stream).await;
         self.app.fleet.presence.close(&self.peer.id, &stream);
         self.say_goodbye();

@@ -5,8 +5,8 @@ mod list;
 pub use list::list;
 
 use crate::ca::keys::audit_issuer;
-use crate::edge::authenticate::CredentialHolder;
-use crate::edge::shares::PoolPlace;
+use crate::edge::sharer::Sharer;
+use crate::edge::shares::{PlaceUse, PoolPlace};
 use crate::edge::{authenticate, fed};
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
@@ -55,7 +55,7 @@ pub fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 
 pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
-    let place = app.audit_readers.export(&caller.actor)?;
+    let place = app.audit_readers.export(&view.state, &caller.actor)?;
     let over = place.displaced.clone();
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
     Ok((kind, fed::body(lines(app, view, place), Some(EXPORT_LIMIT), over)).into_response())
@@ -66,10 +66,11 @@ pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
 fn lines(
     app: Arc<App>,
     view: Arc<View>,
-    place: PoolPlace<CredentialHolder>,
+    place: PoolPlace<Sharer>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
     futures::stream::unfold(Some((app, view, 0u64, place)), |at| async move {
         let (app, view, after, place) = at?;
+        place.set(PlaceUse::Active);
         let left = view.audit.seq.saturating_sub(after);
         if left == 0 {
             return Some((footer(&app, &view), None));
@@ -82,6 +83,8 @@ fn lines(
             Ok(lines) => {
                 let count = lines.len() as u64;
                 let text = lines.join("\n") + "\n";
+                // Until its reader takes this it waits.
+                place.set(PlaceUse::Idle);
                 Some((Ok(Bytes::from(text)), Some((app, view, after + count, place))))
             }
             Err(failure) => Some((Err(std::io::Error::other(failure.message)), None)),

@@ -2,11 +2,12 @@
 //! by credentials: whoever has many requests keeps another waiting for one of them at most.
 
 use crate::edge::authenticate::CredentialHolder;
+use crate::edge::sharer::{Sharer, sharers};
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
 use crate::edge::turns::{PlacesInTurn, Turn};
 use crate::http::failure::Failure;
 use api::code;
-use lifecycle::registry::Actor;
+use lifecycle::registry::{Actor, State};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ const WAIT: Duration = Duration::from_secs(10);
 pub struct AuditReaders {
     searches: Arc<PlacesInTurn<CredentialHolder>>,
     verifications: Arc<PlacesInTurn<CredentialHolder>>,
-    exports: Arc<SharedPool<CredentialHolder>>,
+    exports: Arc<SharedPool<Sharer>>,
 }
 
 impl AuditReaders {
@@ -39,9 +40,10 @@ impl AuditReaders {
         turn.ok_or_else(|| busy("another verification of the audit trail is running"))
     }
 
-    /// A place for an export. When all are taken, whoever has most of them loses the one that began first.
-    pub fn export(&self, actor: &Actor) -> Result<PoolPlace<CredentialHolder>, Failure> {
-        let place = self.exports.enter(&[holder(actor)?], PlaceUse::Active, CancellationToken::new());
+    /// A place for an export. When all are taken, whoever has most of them loses one, or whoever does not read.
+    pub fn export(&self, state: &State, actor: &Actor) -> Result<PoolPlace<Sharer>, Failure> {
+        let path = sharers(state, &holder(actor)?);
+        let place = self.exports.enter(&path, PlaceUse::Active, CancellationToken::new());
         place.ok_or_else(|| busy("too many exports of the audit trail"))
     }
 }

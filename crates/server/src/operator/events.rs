@@ -5,6 +5,7 @@ use crate::edge::answers::{AnswerReader, Unsent};
 use crate::edge::authenticate::{self, CredentialHolder};
 use crate::edge::capacity::EVENT_STREAMS_EACH;
 use crate::edge::fed;
+use crate::edge::sharer::{Sharer, sharers};
 use crate::edge::shares::PoolPlace;
 use crate::fleet::news::News;
 use crate::http::extract::Caller;
@@ -38,18 +39,19 @@ struct Follower {
     actor: Actor,
     news: watch::Receiver<Option<Arc<News>>>,
     seen: Arc<View>,
-    holder: CredentialHolder,
+    sharers: [Sharer; 2],
     source: Source,
     /// What is left of changes that were many.
     unsent: Option<Unsent>,
-    _place: PoolPlace<CredentialHolder>,
+    _place: PoolPlace<Sharer>,
 }
 
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let holder = CredentialHolder::of(&caller.actor);
-    let placed = holder.and_then(|holder| Some((app.edge.capacity.event_stream(&holder)?, holder)));
-    let (place, holder) = placed.ok_or_else(|| {
+    let sharers = holder.map(|holder| sharers(&app.view().state, &holder));
+    let placed = sharers.and_then(|sharers| Some((app.edge.capacity.event_stream(&sharers)?, sharers)));
+    let (place, sharers) = placed.ok_or_else(|| {
         let most =
             format!("this credential has {EVENT_STREAMS_EACH} event streams already, or there are too many");
         Failure::new(code::TOO_MANY_STREAMS, most).retry_after(RETRY_SECONDS)
@@ -58,7 +60,7 @@ pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
     let news = app.fleet.news.subscribe();
     let seen = app.view();
     let (actor, source, over) = (caller.actor, caller.origin.source, place.displaced.clone());
-    let follower = Follower { app, actor, news, seen, holder, source, unsent: None, _place: place };
+    let follower = Follower { app, actor, news, seen, sharers, source, unsent: None, _place: place };
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((kind, fed::body(changes(follower), None, over)).into_response())
 }
@@ -72,7 +74,7 @@ fn changes(follower: Follower) -> impl Stream<Item = Result<Bytes, io::Error>> +
             }
             let text = follower.next().await?;
             if text.len() > WHOLE && text.is_unique() {
-                let reader = AnswerReader { holder: Some(&follower.holder), source: follower.source };
+                let reader = AnswerReader { sharers: Some(&follower.sharers), source: follower.source };
                 // Without room the stream ends: whoever comes again is told of what is so then.
                 follower.unsent = Some(Unsent::new(&follower.app, &text, reader)?);
             } else if !text.is_empty() {

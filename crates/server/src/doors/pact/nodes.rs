@@ -3,6 +3,7 @@
 use super::acts::node_id;
 use super::{hardware, state_word};
 use crate::edge::authenticate::CredentialHolder;
+use crate::edge::sharer::sharers;
 use crate::fleet::everywhere;
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
@@ -27,7 +28,10 @@ pub async fn list(
     let holder = CredentialHolder::of(&caller.actor);
     let busy = || Failure::new(code::OVERLOADED, "too many lists of nodes at once").retry_after(2);
     let turn = match &holder {
-        Some(holder) => Some(app.edge.capacity.list(holder).await.ok_or_else(busy)?),
+        Some(holder) => {
+            let sharers = sharers(&app.view().state, holder);
+            Some(app.edge.capacity.list(holder, &sharers).await.ok_or_else(busy)?)
+        }
         None => None,
     };
     let view = app.view();

@@ -5,6 +5,7 @@ use super::worker;
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::keepalive::Keepalive;
 use crate::edge::node_peer::ShownIdentity;
+use crate::edge::phase::RequestPhase;
 use crate::fleet::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::http::failure::Failure;
@@ -53,7 +54,8 @@ impl RunService for Runs {
         let (down, answers) = mpsc::channel(BACKLOG);
         let request_id = origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
         let (app, keepalive) = (self.app.clone(), peer.keepalive.clone());
-        let session = WorkerSession { app, id, shown, origin, keepalive, down: down.clone() };
+        let phase = request.extensions().get().cloned();
+        let session = WorkerSession { app, id, shown, origin, keepalive, phase, down: down.clone() };
         let up = request.into_inner();
         tokio::spawn(async move {
             if let Err(failure) = session.run(up).await {
@@ -75,11 +77,13 @@ struct WorkerSession {
     shown: ShownIdentity,
     origin: Provenance,
     keepalive: Option<Arc<Keepalive>>,
+    /// Of its request, which protects the connection once it has greeted.
+    phase: Option<Arc<RequestPhase>>,
     down: mpsc::Sender<StreamAnswer>,
 }
 
 impl WorkerSession {
-    async fn run(self, mut up: Streaming<RunClientMessage>) -> Result<(), Failure> {
+    async fn run(mut self, mut up: Streaming<RunClientMessage>) -> Result<(), Failure> {
         let mut allowance = Allowance::new();
         let first = tokio::time::timeout(HELLO_LIMIT, first(&mut up, &mut allowance)).await;
         let hello = match first.map_err(|_| Failure::new(code::TIMEOUT, "no WorkerHello within 10 s"))?? {
@@ -90,6 +94,7 @@ impl WorkerSession {
             None => return Ok(()),
         };
         let stream = self.open(hello)?;
+        self.phase.take().inspect(|phase| phase.received());
         let result = self.serve(&mut up, &stream, &mut allowance).await;
         self.app.fleet.presence.close(&self.id, &stream);
         result

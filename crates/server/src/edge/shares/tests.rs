@@ -126,7 +126,7 @@ async fn a_handshake_gives_way_to_who_holds_far_less() {
 
 #[tokio::test]
 async fn a_member_that_has_all_of_its_own_gives_up_what_is_idle_longest() {
-    let pool = SharedPool::replacing(100, 3);
+    let pool = SharedPool::replacing(100, 3, usize::MAX);
     let own: Vec<_> = (0..3).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
     own[0].set(PlaceUse::Protected);
     own[1].set(PlaceUse::Active);
