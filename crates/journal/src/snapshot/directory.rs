@@ -7,8 +7,11 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const KEPT: usize = 2;
+/// How long to wait for a descriptor between two tries.
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a snapshot cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -125,11 +128,11 @@ impl SnapshotDir {
         let path = self.path(image.meta.index());
         let unfinished = path.with_extension("tmp");
         let put = || -> Result<(), FormatError> {
-            let mut file = create_anew(&unfinished)?;
+            let mut file = with_descriptors(abandoned, || create_anew(&unfinished))?;
             format::encode(image, Abandonable { file: &mut file, abandoned }, &self.framing)?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &path)?;
-            File::open(&self.dir)?.sync_all()?;
+            with_descriptors(abandoned, || File::open(&self.dir))?.sync_all()?;
             Ok(())
         };
         put().map_err(|cause| {
@@ -181,4 +184,24 @@ impl Seek for Abandonable<'_> {
     fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
         self.file.seek(to)
     }
+}
+/// Opens, and waits where this process has no descriptor left for it: connections give theirs back soon, and a registry whose snapshot
+/// fails serves no more.
+fn with_descriptors(
+    abandoned: &AtomicBool,
+    open: impl Fn() -> std::io::Result<File>,
+) -> std::io::Result<File> {
+    loop {
+        match open() {
+            Err(error) if has_none_left(&error) && !abandoned.load(Ordering::Relaxed) => {
+                std::thread::sleep(DESCRIPTOR_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// EMFILE or ENFILE.
+fn has_none_left(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(24 | 23))
 }
