@@ -14,11 +14,11 @@ from machine import BIN, ROOT, need
 PATIENCE = 300
 
 
-@pytest.mark.parametrize("document", ["plfm", "probectl", "taskrun", "gpuaas"])
+@pytest.mark.parametrize("document", ["plfm", "pact", "probectl", "taskrun", "gpuaas"])
 def test_a_document_holds_from_beginning_to_end(programs, document):
     """A node is enrolled, renewed and revoked with nothing but what the document says.
 
-    Proves PLFM-07, PLFM-08, PLFM-24, PLFM-26, PLFM-27, PROBE-02, PROBE-21, TASK-05, TASK-11, TASK-17,
+    Proves PLFM-07, PLFM-08, PLFM-24, PLFM-26, PLFM-27, PACT-01, PACT-06, PACT-31, PACT-33, PROBE-02, PROBE-21, TASK-05, TASK-11, TASK-17,
     GPU-04, GPU-08, GPU-10, GPU-18, GPU-20, GPU-22, GPU-30.
     """
     for command in ("bash", "curl", "openssl", "python3"):

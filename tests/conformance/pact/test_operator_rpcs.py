@@ -55,7 +55,7 @@ def test_what_is_no_name_is_refused(operator, node_id):
 
 
 def test_only_a_platform_admin_registers_and_decommissions(plane, operator):
-    """Proves PACT-35 (E10): other roles and nodes are PERMISSION_DENIED, a bad bearer is UNAUTHENTICATED."""
+    """Proves PACT-09, PACT-35 (E10): other roles and nodes are PERMISSION_DENIED, a bad bearer is UNAUTHENTICATED."""
     machine = pacts.machine(plane, operator, "roles-1")
     for role in ("viewer", "operator"):
         with pacts.Door(plane, key=make_key(plane, role)["key"]) as door:
