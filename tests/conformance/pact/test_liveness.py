@@ -48,10 +48,13 @@ def seen_for(plane, machine, seconds: float) -> None:
 
 def test_a_subscription_that_says_nothing_keeps_its_node_active(fleet):
     """PACT-18, PACT-40, D21: the live value of last_seen rises with PINGs alone, and no transition is audited."""
-    plane, _ = fleet
+    plane, operator = fleet
     machine = booted(fleet, "quiet")
     with Subscriber(plane, machine):
         seen_for(plane, machine, 2 * GRACE)
+        seen = plane.node(machine.id)["last_seen"]
+        inspected = operator.call("InspectNode", pacts.pb.InspectNodeRequest(node_id=machine.id))
+        assert moment(inspected.last_seen) >= moment(seen), "the document's own call says the live value too"
         assert plane.node(machine.id)["connected"] is True
         assert state(plane, machine) == "active"
     assert fell_inactive(plane, machine) == []

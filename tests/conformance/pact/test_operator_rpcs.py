@@ -136,6 +136,12 @@ def test_nodes_are_listed_and_inspected_in_pacts_words(plane, operator):
     for word in ("Active", "active", "ACTIVE"):
         assert listed(state_filter=word)["list-1"].mac_address == identity.mac_address
     assert "list-1" not in listed(state_filter="Registered") and "list-1" in listed(unassigned_only=True)
+    assert listed()["list-1"].last_seen >= node.last_seen
+    operator.register("list-2", hardware())
+    vcluster = pacts.create_vcluster(plane, "list-vc")
+    operator.call("AssignNode", pb.AssignNodeRequest(node_id="list-2", vcluster_id=vcluster))
+    assert "list-2" in listed() and "list-2" not in listed(unassigned_only=True)
+    assert [(one.node_id, one.vcluster_id) for one in listed(vcluster_filter=vcluster).values()] == [("list-2", vcluster)]
     assert "list-1" not in listed(vcluster_filter="no-such")
     assert operator.refused("ListNodes", pb.ListNodesRequest(state_filter="asleep")).status == Status.INVALID_ARGUMENT
     assert told(operator.refused("InspectNode", pb.InspectNodeRequest(node_id="list-none")))[:2] == (

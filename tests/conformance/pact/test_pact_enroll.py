@@ -36,7 +36,7 @@ def told(refusal) -> tuple:
 
 
 def test_a_registered_machine_gets_a_certificate_and_is_active(plane, operator, stranger):
-    """Proves PACT-04, PACT-06, PACT-11, PACT-12: without any credential but its hardware, in one call."""
+    """Proves PACT-04, PACT-06, PACT-11, PACT-12, PACT-38: without any credential but its hardware, in one call."""
     identity = hardware(bmc_serial="BMC-0001")
     registered = operator.register("enroll-1", identity)
     assert (registered.node_id, registered.enrollment_state) == ("enroll-1", "Registered")
