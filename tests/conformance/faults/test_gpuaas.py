@@ -170,26 +170,28 @@ def test_the_documents_own_places(plane):
 
 
 def test_recovery_goes_to_the_runtime_only_when_marked_safe(programs):
-    """A host that lost its certificate, where neither the variables nor the control plane name a recovery endpoint: the runtime's is
-    asked only if an operator has set `recovery_same_as_runtime`. Without that the host keeps its token and connects to nobody.
+    """A host whose certificate has ended, where neither the variables nor the control plane name a recovery endpoint: the runtime's is
+    asked only if an operator has set `recovery_same_as_runtime`. Without that the host keeps its token and sends it to nobody.
 
     Proves GPU-10.
     """
-    with Crossing() as crossing, behind(crossing, **{"liveness.grace": "2s"}) as plane:
+    minute = {"profile.default.lifetime": "60s", "liveness.grace": "2s"}
+    with Crossing() as crossing, behind(crossing, **minute) as plane:
         home(plane, crossing)
         node = Node(plane).start().wait_connected()
         token, name = node.wait_token(), node.node_id()
         node.stop()
+        node.note_secrets()
+        token, end = node.wait_token(), certs.certificate((node.current / "cert.pem").read_bytes()).not_valid_after_utc
         for variable in ("RECOVERY_API_URL", "RECOVERY_CA_BUNDLE_PATH", "ENROLLMENT_TOKEN"):
             del node.environment[f"GPUAAS_{variable}"]
         (node.dir / "recovery" / "profile.json").unlink()
-        (node.current / "key.pem").write_bytes(b"")
-        until(lambda: plane.node(name)["state"] == "inactive", "it has been silent for long enough")
-        before = crossing.connections
-        done = node.agent("run")
-        assert (done.code, done.error()["code"]) == (1, "recovery_enrollment_blocked") and done.error()["hint"], done
-        assert crossing.connections == before and node.wait_token() == token
-        assert asked(plane, name) == 1, "its enrollment, and nothing since"
+        until(lambda: time.time() > end.timestamp() + 1, "its certificate has ended", 120)
+        before = asked(plane, name)
+        node.start()
+        node.told("recovery_enrollment_blocked")
+        assert asked(plane, name) == before and node.wait_token() == token
+        node.stop()
         node.environment["ENLIST_AGENT_RECOVERY_SAME_AS_RUNTIME"] = "true"
         node.start().wait_connected()
         assert kinds(plane, name, "recovery.issued") == ["recovery.issued"]

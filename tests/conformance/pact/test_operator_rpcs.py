@@ -1,5 +1,6 @@
 """What operators do on the pact API: register, batch, list, inspect, decommission, assign, move. PACT-09, PACT-26, PACT-30 to PACT-35."""
 
+import native
 import pacts
 import pytest
 from machine import until
@@ -63,12 +64,16 @@ def test_only_a_platform_admin_registers_and_decommissions(plane, operator):
                 ("RegisterNode", entry("roles-2", hardware())),
                 ("BatchRegisterNodes", pb.BatchRegisterNodesRequest(nodes=[entry("roles-2", hardware())])),
                 ("BatchRegisterNodes", pb.BatchRegisterNodesRequest()),
+                ("DecommissionNode", pb.DecommissionNodeRequest(node_id="roles-1")),
             ):
                 assert door.refused(method, request).status == Status.PERMISSION_DENIED, (role, method)
             assert door.call("InspectNode", pb.InspectNodeRequest(node_id="roles-1")).node_id == "roles-1"
     with machine.door() as door:
         assert door.refused("RegisterNode", entry("roles-2", hardware())).status == Status.PERMISSION_DENIED
         assert door.refused("ListNodes", pb.ListNodesRequest()).status == Status.PERMISSION_DENIED
+        request = pb.DecommissionNodeRequest(node_id="roles-1")
+        assert door.refused("DecommissionNode", request).status == Status.PERMISSION_DENIED
+    assert plane.node("roles-1")["state"] == "active"
     with pacts.Door(plane, key="no-such-key") as door:
         assert door.refused("ListNodes", pb.ListNodesRequest()).status == Status.UNAUTHENTICATED
     assert plane.api("GET", "/v1/nodes/roles-2").status == 404
@@ -161,6 +166,10 @@ def test_a_decommissioned_node_is_revoked_and_cut_off(plane, operator):
         updates.wait_end()
     again = operator.call("DecommissionNode", pb.DecommissionNodeRequest(node_id="end-1"))
     assert again.enrollment_state == "Revoked"
+    # The serial itself is denied: it stays so when the node begins a new life.
+    operator.register("end-1", hardware())
+    denied = {held["serial"]: held["status"] for held in plane.node("end-1")["certificates"]}
+    assert denied == {machine.serial: "denied"} and "REVOKED" in native.alert(plane, machine.files).upper()
     assert told(operator.refused("DecommissionNode", pb.DecommissionNodeRequest(node_id="none-1")))[0] == Status.NOT_FOUND
 
 

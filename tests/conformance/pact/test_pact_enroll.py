@@ -75,7 +75,7 @@ def test_the_certificate_has_the_name_and_the_life_of_the_document(plane, operat
 
 
 def test_any_registered_address_will_do_and_what_is_registered_must_match(plane, operator, stranger):
-    """D28: one of the MACs, in any spelling, and everything else that is registered."""
+    """Proves PACT-12, D28: one of the MACs, in any spelling, and everything else that is registered."""
     first, second = pacts.mac(), pacts.mac()
     operator.register("many-1", hardware(f"{first};{second}", "S-1", system_uuid="4c4c4544-0036-3510-8052-b4c04f564432"))
     uuid = {"system_uuid": "4C4C4544-0036-3510-8052-B4C04F564432"}
