@@ -130,10 +130,8 @@ fn is_placeholder(word: &str) -> bool {
 
 /// Why the program would refuse the call before it does anything.
 fn refusal(words: &[String]) -> Option<String> {
-    let mut program = match words[0].as_str() {
-        "enlist" => cli::command_line::definition(),
-        _ => agent::command(),
-    };
+    let is_agent = words.first().is_some_and(|program| program == "enlist-agent");
+    let mut program = if is_agent { agent::command() } else { cli::command_line::definition() };
     let error = program.try_get_matches_from_mut(words.iter().map(|word| filled_in(word))).err()?;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => None,
