@@ -2,12 +2,21 @@
 
 import os
 import shutil
+import signal
 import threading
 
 import pytest
 
 import evidence
 import machine
+
+# A shell ignores SIGINT and SIGQUIT for what it runs in the background, nohup SIGHUP. Every program that a test starts would inherit
+# that, and would not end by the signal that the test sends it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    # Goes on by itself all the same; a handler is not inherited as an ignored signal is.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items):

@@ -13,16 +13,25 @@ import evidence
 from machine import AGENT, PATIENCE, clean_env, run, scratch, until
 
 
+claims: list[socket.socket] = []
+"""A name in the kernel for each port that this process of tests was given. It is gone when the process ends, however it ends."""
+
+
 def lasting_port() -> int:
-    """One that nobody is given by chance, for what is stopped and comes back to it: below those of the system."""
+    """One that nobody is given by chance, for what is stopped and comes back to it: below those that the system gives to connections,
+    and no other process of tests is given it while this one runs."""
     while True:
         port = random.SystemRandom().randrange(15000, 32000)
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0enlist-tests-port-{port}")
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+        except OSError:
+            claim.close()
+            continue
+        claims.append(claim)
+        return port
 
 
 free_port = lasting_port

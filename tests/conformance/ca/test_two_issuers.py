@@ -3,6 +3,8 @@
 Proves PROBE-27, TASK-02.
 """
 
+import datetime
+
 import certs
 import hosts
 import native
@@ -159,6 +161,46 @@ def test_a_stolen_node_issuer_cannot_play_the_control_plane(plane, crossing, lea
         for name, client in tls_clients.CLIENTS.items():
             assert not client(impostor.port, bundle), (door, name)
     impostor.close()
+
+
+class StolenServerIssuer(Thief):
+    """The issuer of the control plane's certificates in wrong hands, which ends, or has ended, so long from now. What it signs says
+    that it is good for a day."""
+
+    def __init__(self, plane, ends: datetime.timedelta):
+        super().__init__(plane)
+        root, now = Authority(plane), datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateBuilder().subject_name(common_name("Server CA")).issuer_name(root.certificate.subject)
+        builder = builder.public_key(self.key.public_key()).serial_number(x509.random_serial_number())
+        builder = builder.not_valid_before(now - datetime.timedelta(days=2)).not_valid_after(now + ends)
+        builder = builder.add_extension(x509.BasicConstraints(True, 0), True)
+        self.certificate = builder.add_extension(x509.ExtendedKeyUsage([SERVER]), False).sign(root.key, certs.SHA256)
+
+    def files(self, _name: str = "") -> tuple:
+        key, chain = self.server()
+        place = scratch("forged")
+        for name, content in (("key.pem", key), ("cert.pem", chain)):
+            (place / name).write_bytes(content)
+        return place / "cert.pem", place / "key.pem"
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["before its end", "past its end"])
+def test_a_stolen_server_issuer_is_worth_nothing_past_its_end(plane, ended):
+    """Proves PROBE-27: the root is offline, so that a rogue control plane lasts as long as the issuer that it stole. A new host and
+    OpenSSL, curl and Go believe it until then and no longer, whatever its own certificate says; the host sends it no token."""
+    stolen = StolenServerIssuer(plane, datetime.timedelta(hours=-1 if ended else 1))
+    with Impostor("portal", stolen) as page:
+        for name, client in tls_clients.CLIENTS.items():
+            assert client(page.port, plane.bundle) is not ended, name
+    with Impostor("portal-h2", stolen) as impostor:
+        url, token = f"https://127.0.0.1:{impostor.port}", plane.token().encode()
+        command = (AGENT, "enroll", "--dir", scratch("ag") / "a", "--server", url, "--ca-pin", plane.pin, "--token", "-")
+        done = run(*command, "--timeout", "10s", "--json", stdin=token)
+        assert done.code != 0
+        if ended:
+            assert done.error()["code"] == "server_tls_untrusted" and token not in impostor.heard, done
+        else:
+            until(lambda: token in impostor.heard, "the impostor has the token")
 
 
 def test_a_stolen_server_issuer_lets_no_node_in(plane):

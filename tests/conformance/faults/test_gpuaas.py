@@ -11,7 +11,8 @@ import pytest
 
 import certs
 import evidence
-from faults import Patient, kinds
+from faults import Patient, asked, kinds
+from impostors import Authority, Crossing, behind, home
 from machine import AGENT, need, run, scratch, until
 
 PREFIX = "gpuaas_node_agent_"
@@ -168,10 +169,38 @@ def test_the_documents_own_places(plane):
         node.note_secrets()
 
 
-def test_recovery_goes_to_the_runtime_only_when_marked_safe(plane, place):
-    """A recovery URL of its own is used with its own bundle alone. Proves GPU-05, GPU-10."""
-    from impostors import Authority
+def test_recovery_goes_to_the_runtime_only_when_marked_safe(programs):
+    """A host whose certificate has ended, where neither the variables nor the control plane name a recovery endpoint: the runtime's is
+    asked only if an operator has set `recovery_same_as_runtime`. Without that the host keeps its token and sends it to nobody.
 
+    Proves GPU-10.
+    """
+    minute = {"profile.default.lifetime": "60s", "liveness.grace": "2s"}
+    with Crossing() as crossing, behind(crossing, **minute) as plane:
+        home(plane, crossing)
+        node = Node(plane).start().wait_connected()
+        token, name = node.wait_token(), node.node_id()
+        node.stop()
+        node.note_secrets()
+        token, end = node.wait_token(), certs.certificate((node.current / "cert.pem").read_bytes()).not_valid_after_utc
+        for variable in ("RECOVERY_API_URL", "RECOVERY_CA_BUNDLE_PATH", "ENROLLMENT_TOKEN"):
+            del node.environment[f"GPUAAS_{variable}"]
+        (node.dir / "recovery" / "profile.json").unlink()
+        until(lambda: time.time() > end.timestamp() + 1, "its certificate has ended", 120)
+        before = asked(plane, name)
+        node.start()
+        node.told("recovery_enrollment_blocked")
+        assert asked(plane, name) == before and node.wait_token() == token
+        node.stop()
+        node.environment["ENLIST_AGENT_RECOVERY_SAME_AS_RUNTIME"] = "true"
+        node.start().wait_connected()
+        assert kinds(plane, name, "recovery.issued") == ["recovery.issued"]
+        node.stop()
+        node.note_secrets()
+
+
+def test_a_recovery_endpoint_is_trusted_by_its_own_bundle_alone(plane, place):
+    """A recovery URL of its own is used with its own bundle alone, and never in clear. Proves GPU-05, GPU-10."""
     node = Node(plane)
     node.start().wait_connected()
     node.wait_token()

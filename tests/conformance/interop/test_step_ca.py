@@ -130,7 +130,7 @@ def test_every_compatibility_api_is_signed_for_by_it(plane, step_ca):
 
 
 def test_what_it_signed_for_others_is_nobodys_certificate(plane, step_ca):
-    """A certificate of the same CA that is not on record is accepted for nobody, whatever name it has."""
+    """Proves PACT-05: a certificate of the same CA that is not on record is accepted for nobody, whatever name it has."""
     place = scratch("foreign")
     token = step_ca.step(
         *("ca", "token", "x", "--issuer", step_cas.PROVISIONER, "--key", step_ca.key, "--password-file", step_ca.key_password),

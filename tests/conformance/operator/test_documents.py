@@ -14,11 +14,11 @@ from machine import BIN, ROOT, need
 PATIENCE = 300
 
 
-@pytest.mark.parametrize("document", ["plfm", "probectl", "taskrun", "gpuaas"])
+@pytest.mark.parametrize("document", ["plfm", "pact", "probectl", "taskrun", "gpuaas"])
 def test_a_document_holds_from_beginning_to_end(programs, document):
     """A node is enrolled, renewed and revoked with nothing but what the document says.
 
-    Proves PLFM-07, PLFM-08, PLFM-24, PLFM-26, PLFM-27, PROBE-02, PROBE-21, TASK-05, TASK-11, TASK-17,
+    Proves PLFM-07, PLFM-08, PLFM-24, PLFM-26, PLFM-27, PACT-01, PACT-06, PACT-31, PACT-33, PROBE-02, PROBE-21, TASK-05, TASK-11, TASK-17,
     GPU-04, GPU-08, GPU-10, GPU-18, GPU-20, GPU-22, GPU-30.
     """
     for command in ("bash", "curl", "openssl", "python3"):
@@ -159,3 +159,69 @@ def test_what_the_threat_model_names_is_there():
     for file, test in named:
         text = (ROOT / "tests" / "conformance" / file).read_text()
         assert f"def {test}(" in text if test else text, f"{file}::{test}"
+
+
+MISSING = re.compile(r"(?i)not there yet|no command for it yet|does not yet|not (?:supported|served|implemented|possible) yet")
+"""How a page says that something does not exist."""
+
+
+def said_missing() -> list[tuple[str, str]]:
+    """Each sentence that says that something is missing, with the words in it that could be commands or flags."""
+    found = []
+    for page in (page for page in PAGES if page.name not in ("cli.md", "CHANGELOG.md")):
+        text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text())
+        for sentence in re.split(r"(?<=[.;|])\s+(?=[A-Z|`-])", " ".join(text.split())):
+            if MISSING.search(sentence):
+                found += [(f"{page.relative_to(ROOT)}: {sentence[:120]}", word) for word in re.findall(r"`([^`]+)`", sentence)]
+    return found
+
+
+def test_no_command_is_said_to_be_missing_that_exists():
+    """A sentence such as "Not there yet: `backup`", or "`node list` does not yet", names no command and no flag that the reference has."""
+    known = reference()
+    commands = {" ".join(name.split()[1:]) for name in known} | set(known)
+    flags = {flag.strip() for flags in known.values() for flag in flags}
+    said = said_missing()
+    assert "backup" in [word for _, word in said], "the sentence of README.md is found"
+    assert [(where, word) for where, word in said if word in commands or word in flags] == []
+
+
+CONSTANT = re.compile(r"const (\w+): [\w:]+ =\s*(?:Span::|Duration::)?(?:from_)?(secs|minutes|hours|days)?\(?([\d_]+(?: \* [\d_]+)*)\)?;")
+NUMBERS = {
+    "too_many_certificates.md": [
+        ("has {} certificates on record", "lifecycle/src/registry/certificate/renew.rs", "ON_RECORD"),
+        ("or {} that nobody", "lifecycle/src/registry/certificate/renew.rs", "UNSEEN_BY_SVID"),
+        ("For an operator the limit is {}", "lifecycle/src/registry/operator/renew.rs", "ON_RECORD"),
+    ],
+    "too_many_bootstraps.md": [("{} certificates", "lifecycle/src/registry/bootstrap/issue.rs", "MOST")],
+    "bootstrap_ttl_invalid.md": [("at most {} days", "lifecycle/src/registry/bootstrap/issue.rs", "BOOTSTRAP_LONGEST")],
+    "issuer_invalid.md": [("({} days)", "lifecycle/src/registry/issuer/publish.rs", "EPHEMERAL_LIFE")],
+    "too_large.md": [
+        ("any other | {} KiB", "server/src/edge/body.rs", "BODY_LIMIT"),
+        ("the body {} KiB", "server/src/edge/body.rs", "DOCUMENT_LIMIT"),
+        ("register | {} MiB", "server/src/edge/body.rs", "BATCH_LIMIT"),
+        ("domain | {} bytes", "lifecycle/src/registry/vcluster/documents.rs", "DOCUMENT_MAX"),
+    ],
+    "too_many_issuers.md": [("{} of them at once", "lifecycle/src/registry/issuer/publish.rs", "TRUSTED")],
+    "overloaded.md": [("A credential has {} requests", "server/src/edge/capacity.rs", "REQUESTS_EACH")],
+}
+"""What the pages of errors say in numbers, and the constant of the source that decides it."""
+
+
+def constant(file: str, name: str) -> int:
+    found = [match for match in CONSTANT.finditer((ROOT / "crates" / file).read_text()) if match.group(1) == name]
+    assert len(found) == 1, f"{file} has no constant {name} that this test can read"
+    product = 1
+    for factor in found[0].group(3).split(" * "):
+        product *= int(factor.replace("_", ""))
+    return product
+
+
+@pytest.mark.parametrize("page", NUMBERS)
+def test_a_page_of_an_error_says_the_number_of_the_source(page):
+    """In whichever unit the page has it."""
+    text = " ".join((ROOT / "docs" / "errors" / page).read_text().split())
+    for words, file, name in NUMBERS[page]:
+        number = constant(file, name)
+        number //= 1024 ** (words.count("KiB") + 2 * words.count("MiB"))
+        assert words.format(number) in text or words.format(f"{number:,}") in text, f"{words.format(number)} ({name})"

@@ -165,3 +165,34 @@ def test_it_goes_on_with_what_it_has_while_the_control_plane_is_away(place):
         finally:
             host.stop()
             host.note_secrets()
+
+
+def test_past_the_end_of_its_certificate_it_goes_on_and_tries_again(place):
+    """Proves PACT-23: a host that cannot renew keeps its certificate until it ends, and its configuration after that; it goes on trying,
+    and is back by itself, with a new certificate and what it missed, once the control plane answers."""
+    listen = ("--listen", f"127.0.0.1:{lasting_port()}")
+    plane = ControlPlane().found().start(*listen)
+    with contextlib.closing(plane):
+        sysfs.allow(plane)
+        for key, value in {"profile.pact.lifetime": "60s", "liveness.interval": "1s", "liveness.grace": "5s"}.items():
+            plane.policy(key, value)
+        plane.cli("vcluster", "create", "past-a")
+        sysfs.configure(plane, place, "past-a", {"n": 1})
+        host = Machine(plane).register("past-1", "--vcluster", "past-a", "--profile", "pact").start().wait_connected()
+        try:
+            until(lambda: has(host, "past-a", {"n": 1}), "the configuration")
+            plane.kill()
+            last = host.serial()
+            until(lambda: "endpoint_unreachable" in host.reasons(), "nobody answers")
+            assert host.serial() == last and "cert_expired" not in host.reasons(), "it has its certificate until that ends"
+            until(lambda: "cert_expired" in host.reasons(), "its certificate has ended", 120)
+            assert host.process.poll() is None and has(host, "past-a", {"n": 1})
+            assert host.status()["config_state"]["cached"] is True
+            plane.start(*listen)
+            sysfs.configure(plane, place, "past-a", {"n": 2})
+            host.wait_connected(120)
+            until(lambda: has(host, "past-a", {"n": 2}), "what was missed")
+            assert host.serial() != last and plane.node("past-1")["state"] == "active"
+        finally:
+            host.stop()
+            host.note_secrets()

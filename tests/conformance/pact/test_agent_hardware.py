@@ -62,7 +62,8 @@ def test_a_machine_boots_with_nothing_but_its_hardware(plane, place, machine):
     plane.cli("vcluster", "create", "boot-ml")
     sysfs.configure(plane, place, "boot-ml", {"enforcement_mode": "enforce", "boot": 1})
     host = machine(Sysfs(sysfs.mac(), sysfs.mac(), board_serial="SN-boot", product_uuid="4C4C4544-0036-3510-8052-B4C04F564432"))
-    host.register("boot-1", "--bmc-serial", "SN-boot", "--vcluster", "boot-ml")
+    uuid = "4c4c4544-0036-3510-8052-b4c04f564432"
+    host.register("boot-1", "--bmc-serial", "SN-boot", "--system-uuid", uuid, "--vcluster", "boot-ml")
     began = time.monotonic()
     host.start().wait_connected()
     until(lambda: host.current_config() == {"enforcement_mode": "enforce", "boot": 1}, "the configuration is there")

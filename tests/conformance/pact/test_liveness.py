@@ -48,10 +48,13 @@ def seen_for(plane, machine, seconds: float) -> None:
 
 def test_a_subscription_that_says_nothing_keeps_its_node_active(fleet):
     """PACT-18, PACT-40, D21: the live value of last_seen rises with PINGs alone, and no transition is audited."""
-    plane, _ = fleet
+    plane, operator = fleet
     machine = booted(fleet, "quiet")
     with Subscriber(plane, machine):
         seen_for(plane, machine, 2 * GRACE)
+        seen = plane.node(machine.id)["last_seen"]
+        inspected = operator.call("InspectNode", pacts.pb.InspectNodeRequest(node_id=machine.id))
+        assert moment(inspected.last_seen) >= moment(seen), "the document's own call says the live value too"
         assert plane.node(machine.id)["connected"] is True
         assert state(plane, machine) == "active"
     assert fell_inactive(plane, machine) == []
@@ -89,6 +92,7 @@ def test_a_stopped_machine_that_was_replaced_cannot_come_back(fleet):
             assert door.enroll_refused(identity).status == pacts.Status.ALREADY_EXISTS
         until(lambda: state(plane, before) == "inactive", "it is inactive")
         after = pacts.boot(plane, identity)
+        assert native.alert(plane, before.files), "every earlier certificate is denied with it"
         assert (after.id, state(plane, after)) == ("again", "active")
         assert after.serial != before.serial
         host.send(signal.SIGCONT)
@@ -122,8 +126,11 @@ def test_a_machine_that_never_subscribes_falls_inactive(fleet):
 
 
 def test_a_shorter_grace_does_not_cost_those_who_are_connected(plane_of_its_own):
-    """D21: how often an open connection is asked cannot change, so it is judged by that until it is opened anew."""
+    """PACT-18, D21: five minutes, until an operator says otherwise. How often an open connection is asked cannot change, so it is judged by
+    that until it is opened anew."""
     plane = plane_of_its_own
+    (grace,) = [entry["value"] for entry in plane.api("GET", "/v1/policy").json()["items"] if entry["key"] == "liveness.grace"]
+    assert grace == "5m"
     pacts.allow_hardware(plane)
     with pacts.admin(plane) as operator:
         connected = pacts.machine(plane, operator, "connected")

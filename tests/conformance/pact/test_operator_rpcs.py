@@ -1,5 +1,6 @@
 """What operators do on the pact API: register, batch, list, inspect, decommission, assign, move. PACT-09, PACT-26, PACT-30 to PACT-35."""
 
+import native
 import pacts
 import pytest
 from machine import until
@@ -55,7 +56,7 @@ def test_what_is_no_name_is_refused(operator, node_id):
 
 
 def test_only_a_platform_admin_registers_and_decommissions(plane, operator):
-    """Proves PACT-35 (E10): other roles and nodes are PERMISSION_DENIED, a bad bearer is UNAUTHENTICATED."""
+    """Proves PACT-09, PACT-35 (E10): other roles and nodes are PERMISSION_DENIED, a bad bearer is UNAUTHENTICATED."""
     machine = pacts.machine(plane, operator, "roles-1")
     for role in ("viewer", "operator"):
         with pacts.Door(plane, key=make_key(plane, role)["key"]) as door:
@@ -63,12 +64,16 @@ def test_only_a_platform_admin_registers_and_decommissions(plane, operator):
                 ("RegisterNode", entry("roles-2", hardware())),
                 ("BatchRegisterNodes", pb.BatchRegisterNodesRequest(nodes=[entry("roles-2", hardware())])),
                 ("BatchRegisterNodes", pb.BatchRegisterNodesRequest()),
+                ("DecommissionNode", pb.DecommissionNodeRequest(node_id="roles-1")),
             ):
                 assert door.refused(method, request).status == Status.PERMISSION_DENIED, (role, method)
             assert door.call("InspectNode", pb.InspectNodeRequest(node_id="roles-1")).node_id == "roles-1"
     with machine.door() as door:
         assert door.refused("RegisterNode", entry("roles-2", hardware())).status == Status.PERMISSION_DENIED
         assert door.refused("ListNodes", pb.ListNodesRequest()).status == Status.PERMISSION_DENIED
+        request = pb.DecommissionNodeRequest(node_id="roles-1")
+        assert door.refused("DecommissionNode", request).status == Status.PERMISSION_DENIED
+    assert plane.node("roles-1")["state"] == "active"
     with pacts.Door(plane, key="no-such-key") as door:
         assert door.refused("ListNodes", pb.ListNodesRequest()).status == Status.UNAUTHENTICATED
     assert plane.api("GET", "/v1/nodes/roles-2").status == 404
@@ -136,6 +141,12 @@ def test_nodes_are_listed_and_inspected_in_pacts_words(plane, operator):
     for word in ("Active", "active", "ACTIVE"):
         assert listed(state_filter=word)["list-1"].mac_address == identity.mac_address
     assert "list-1" not in listed(state_filter="Registered") and "list-1" in listed(unassigned_only=True)
+    assert listed()["list-1"].last_seen >= node.last_seen
+    operator.register("list-2", hardware())
+    vcluster = pacts.create_vcluster(plane, "list-vc")
+    operator.call("AssignNode", pb.AssignNodeRequest(node_id="list-2", vcluster_id=vcluster))
+    assert "list-2" in listed() and "list-2" not in listed(unassigned_only=True)
+    assert [(one.node_id, one.vcluster_id) for one in listed(vcluster_filter=vcluster).values()] == [("list-2", vcluster)]
     assert "list-1" not in listed(vcluster_filter="no-such")
     assert operator.refused("ListNodes", pb.ListNodesRequest(state_filter="asleep")).status == Status.INVALID_ARGUMENT
     assert told(operator.refused("InspectNode", pb.InspectNodeRequest(node_id="list-none")))[:2] == (
@@ -155,6 +166,10 @@ def test_a_decommissioned_node_is_revoked_and_cut_off(plane, operator):
         updates.wait_end()
     again = operator.call("DecommissionNode", pb.DecommissionNodeRequest(node_id="end-1"))
     assert again.enrollment_state == "Revoked"
+    # The serial itself is denied: it stays so when the node begins a new life.
+    operator.register("end-1", hardware())
+    denied = {held["serial"]: held["status"] for held in plane.node("end-1")["certificates"]}
+    assert denied == {machine.serial: "denied"} and "REVOKED" in native.alert(plane, machine.files).upper()
     assert told(operator.refused("DecommissionNode", pb.DecommissionNodeRequest(node_id="none-1")))[0] == Status.NOT_FOUND
 
 

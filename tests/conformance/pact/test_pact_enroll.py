@@ -6,7 +6,7 @@ import datetime
 import certs
 import pacts
 import pytest
-from machine import scratch, tool
+from machine import scratch, tool, until
 from pacts import Status, hardware
 from plane import ControlPlane
 
@@ -36,7 +36,7 @@ def told(refusal) -> tuple:
 
 
 def test_a_registered_machine_gets_a_certificate_and_is_active(plane, operator, stranger):
-    """Proves PACT-04, PACT-06, PACT-11, PACT-12: without any credential but its hardware, in one call."""
+    """Proves PACT-04, PACT-06, PACT-11, PACT-12, PACT-38: without any credential but its hardware, in one call."""
     identity = hardware(bmc_serial="BMC-0001")
     registered = operator.register("enroll-1", identity)
     assert (registered.node_id, registered.enrollment_state) == ("enroll-1", "Registered")
@@ -59,17 +59,23 @@ def test_a_registered_machine_gets_a_certificate_and_is_active(plane, operator, 
 
 
 def test_the_certificate_has_the_name_and_the_life_of_the_document(plane, operator):
-    """Proves PACT-20 and PACT-27: three days, `pact-service-agent/NODE@DOMAIN`, and no vCluster in it."""
-    machine = pacts.machine(plane, operator, "named-1")
+    """Proves PACT-20 and PACT-27: three days, `pact-service-agent/NODE@DOMAIN`, and no vCluster in it, although the node is in one."""
+    identity = hardware()
+    operator.register("named-1", identity)
+    vcluster = pacts.create_vcluster(plane, "named-vcluster")
+    operator.call("AssignNode", pacts.pb.AssignNodeRequest(node_id="named-1", vcluster_id=vcluster))
+    machine = pacts.boot(plane, identity)
+    assert machine.answer.vcluster_id == vcluster
     leaf = certs.certificates(machine.answer.signed_cert)[0]
     common_name = leaf.subject.get_attributes_for_oid(certs.x509.NameOID.COMMON_NAME)[0].value
     assert common_name == f"pact-service-agent/named-1@{plane.domain}"
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
     assert datetime.timedelta(days=3) <= life <= datetime.timedelta(days=3, minutes=5)
+    assert vcluster.encode() not in certs.der(leaf)
 
 
 def test_any_registered_address_will_do_and_what_is_registered_must_match(plane, operator, stranger):
-    """D28: one of the MACs, in any spelling, and everything else that is registered."""
+    """Proves PACT-12, D28: one of the MACs, in any spelling, and everything else that is registered."""
     first, second = pacts.mac(), pacts.mac()
     operator.register("many-1", hardware(f"{first};{second}", "S-1", system_uuid="4c4c4544-0036-3510-8052-b4c04f564432"))
     uuid = {"system_uuid": "4C4C4544-0036-3510-8052-B4C04F564432"}
@@ -277,8 +283,16 @@ def test_hardware_is_off_until_it_is_turned_on(programs):
         assert stranger.enroll(identity).node_id == "off-1"
 
 
+def is_let_in(door, identity) -> bool:
+    try:
+        return bool(door.enroll(identity).node_id)
+    except pacts.Refused as refusal:
+        assert refusal.code == "rate_limited", refusal
+        return False
+
+
 def test_there_is_a_limit_to_the_minute_where_it_is_set(programs):
-    """Proves PACT-14: `enroll.max_per_minute` is RATE_LIMITED; the failures of a network are limited too (D22)."""
+    """Proves PACT-14: `enroll.max_per_minute` is RATE_LIMITED until the minute is over; the failures of a network are limited too (D22)."""
     with ControlPlane() as plane, pacts.admin(plane) as operator, pacts.Door(plane) as stranger:
         pacts.allow_hardware(plane)
         plane.policy("enroll.max_per_minute", "2")
@@ -289,6 +303,10 @@ def test_there_is_a_limit_to_the_minute_where_it_is_set(programs):
             stranger.enroll(identity)
         expected = (Status.RESOURCE_EXHAUSTED, "rate_limited", "RATE_LIMITED")
         assert told(stranger.enroll_refused(identities[2])) == expected
+        # The limit is one to the minute: the next minute has places again.
+        another = hardware()
+        operator.register("limit-3", another)
+        until(lambda: is_let_in(stranger, another), "the next minute has begun", 120)
         plane.policy("enroll.max_per_minute", "0")
         plane.policy("failures.per_minute", "3")
         refusals = []

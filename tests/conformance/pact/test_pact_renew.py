@@ -53,7 +53,7 @@ def test_either_live_serial_will_do(plane, operator):
 
 
 def test_another_serial_is_a_mismatch(plane, operator):
-    """SERIAL_MISMATCH for another node's serial, an unknown one and none."""
+    """Proves PACT-21: SERIAL_MISMATCH for another node's serial, an unknown one and none."""
     machine, other = (pacts.machine(plane, operator, f"serial-{number}") for number in (1, 2))
     for serial in (other.serial, "abcdef", "not hex", " "):
         refused = refusal(machine, serial=serial)
@@ -63,7 +63,7 @@ def test_another_serial_is_a_mismatch(plane, operator):
 
 
 def test_a_node_renews_for_itself_alone(plane, operator):
-    """The caller's identity must be node_id; without a certificate, or with an operator's key, nobody renews."""
+    """Proves PACT-21: the caller's identity must be node_id; without a certificate, or with an operator's key, nobody renews."""
     machine = pacts.machine(plane, operator, "self-1")
     pacts.machine(plane, operator, "self-2")
     assert refusal(machine, node_id="self-2").status == Status.PERMISSION_DENIED
