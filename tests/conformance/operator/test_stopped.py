@@ -20,7 +20,7 @@ def test_a_token_of_a_stopped_control_plane_enrolls_a_node_when_it_runs(stopped)
     assert refused.code == 3, refused
     plane.start()
     node = native.enroll(plane, minted["token"])
-    (line,) = [line for line in plane.audit("token.created") if line["token_id"] == minted["token_id"]]
+    (line,) = [line for line in plane.audit("enrollment_token.created") if line["token_id"] == minted["token_id"]]
     assert line["actor"].startswith("local:"), line
     assert plane.token_state(minted["token_id"]) == "used" and plane.node(node.id)
     assert plane.cli("audit", "verify").json()["ok"]
