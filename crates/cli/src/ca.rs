@@ -20,7 +20,7 @@ use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless_lines};
 use api::rest::ca::{
-    BundleQuery, Ca, CrlQuery, IssuerItem, OfferedTrust, RevokeIssuer, RewrapRequest, Rewrapped,
+    BundleQuery, Ca, CrlQuery, IssuerItem, RevokeIssuer, RewrapRequest, Rewrapped, RootItem,
 };
 use client::rest::Path;
 use std::io::Write;
@@ -48,13 +48,20 @@ const NO_LIST: &str = "note: ephemeral issuers, which sign the certificates of n
 const NO_ROOT_LIST: &str =
     "note: no list of a root is on record: `enlist ca sign-crl` needs no --previous for the first one";
 
+const SIGN_ROOT_LIST: &str = "has no revocation list here, so programs that want one for every CA of a chain, such as nginx and HAProxy, \
+    refuse every certificate below it. Sign one where the root key is, with `enlist ca sign-crl --root-key FILE --root-cert FILE --out \
+    root-crl.pem`, and import it with `enlist ca import-crl --file root-crl.pem`";
+
 #[derive(serde::Serialize)]
 struct RevocationLists {
-    /// One block for each issuer that has a list.
+    /// One block for each trusted issuer and each root that has a list.
     pem: String,
     /// Ephemeral issuers, which have none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_list: Vec<String>,
+    /// The fingerprints of trusted roots that have none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    roots_without_list: Vec<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -75,12 +82,12 @@ pub enum Command {
         #[arg(long, value_name = "ID")]
         issuer: Option<String>,
     },
-    /// Write the certificate revocation lists to standard output, PEM, one block per issuer
+    /// Write the certificate revocation lists to standard output, PEM, one block per trusted issuer and per root
     Crl {
         /// Write only the list of this issuer (ISSUER in `enlist ca show`)
         #[arg(long, value_name = "ID")]
         issuer: Option<String>,
-        /// Write the lists of the roots instead, by which hosts refuse issuers, as `enlist ca sign-crl --previous` takes them
+        /// Write only the lists of the roots, by which hosts refuse issuers, as `enlist ca sign-crl --previous` takes them
         #[arg(long, conflicts_with = "issuer")]
         roots: bool,
     },
@@ -145,37 +152,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
         }
         Command::Crl { issuer, roots } => {
-            let operator = reach.operator()?;
-            if roots {
-                let offered: OfferedTrust = operator.get(&Path::new("/v1/ca/trust")).await?;
-                if offered.root_crls.is_empty() {
-                    // Standard error may be closed; an empty document says the same.
-                    let _ = writeln!(anstream::stderr(), "{}", Screen::of_stderr().hang(0, 0, NO_ROOT_LIST));
-                }
-                let lists = RevocationLists { pem: offered.root_crls, without_list: Vec::new() };
-                return output.document(&lists, |lists| lists.pem.clone());
-            }
-            let (issuers, without_list) = match issuer {
-                Some(id) => (vec![id], Vec::new()),
-                None => {
-                    let ca: Ca = operator.get(&Path::new("/v1/ca")).await?;
-                    let of = |wanted: fn(&IssuerItem) -> bool| {
-                        let issuers = ca.issuers.iter().filter(|issuer| wanted(issuer));
-                        issuers.map(|issuer| issuer.id.clone()).collect::<Vec<_>>()
-                    };
-                    (of(|issuer| issuer.crl), of(|issuer| issuer.kind == "ephemeral"))
-                }
-            };
-            let mut pem = String::new();
-            for id in issuers {
-                let query = CrlQuery { format: Some("pem".to_owned()), issuer: Some(id) };
-                pem.push_str(&operator.text(&Path::new("/v1/ca/crl").queries(&query)?).await?);
-            }
-            let lists = RevocationLists { pem, without_list };
-            if !lists.without_list.is_empty() {
-                // Standard error may be closed; the document names them too.
-                let _ = writeln!(anstream::stderr(), "{}", Screen::of_stderr().hang(0, 0, NO_LIST));
-            }
+            let lists = revocation_lists(reach, issuer, roots).await?;
             output.document(&lists, |lists| lists.pem.clone())
         }
         Command::Roll(command) => roll::run(command, reach, output).await,
@@ -229,6 +206,47 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             sign_crl::run(&arguments, reach, output)
         }
     }
+}
+
+/// The lists, and on standard error what is missing of them.
+async fn revocation_lists(
+    reach: &Reach,
+    issuer: Option<String>,
+    roots: bool,
+) -> Result<RevocationLists, CommandError> {
+    let operator = reach.operator()?;
+    let names_one = issuer.is_some();
+    let query = CrlQuery { format: Some("pem".to_owned()), issuer, roots: roots.then_some(true) };
+    let pem = operator.text(&Path::new("/v1/ca/crl").queries(&query)?).await?;
+    let mut lists = RevocationLists { pem, without_list: Vec::new(), roots_without_list: Vec::new() };
+    let mut notes = Vec::new();
+    if roots && lists.pem.is_empty() {
+        notes.push(NO_ROOT_LIST.to_owned());
+    }
+    if !roots && !names_one {
+        let ca: Ca = operator.get(&Path::new("/v1/ca")).await?;
+        let ephemeral = ca.issuers.iter().filter(|issuer| issuer.kind == "ephemeral");
+        lists.without_list = ephemeral.map(|issuer| issuer.id.clone()).collect();
+        notes.extend((!lists.without_list.is_empty()).then(|| NO_LIST.to_owned()));
+        lists.roots_without_list = roots_without_list(&ca).map(|root| root.fingerprint.clone()).collect();
+        let of_root = |root: &String| format!("note: root {} {SIGN_ROOT_LIST}", short_root(root));
+        notes.extend(lists.roots_without_list.iter().map(of_root));
+    }
+    for note in notes {
+        // Standard error may be closed; the document says the same.
+        let _ = writeln!(anstream::stderr(), "{}", Screen::of_stderr().hang(0, 0, &note));
+    }
+    Ok(lists)
+}
+
+/// An imported CA may be its own root, and signs its list itself.
+fn roots_without_list(ca: &Ca) -> impl Iterator<Item = &RootItem> {
+    ca.roots.iter().filter(|root| {
+        let signs = |issuer: &IssuerItem| issuer.crl && issuer.fingerprint == root.fingerprint;
+        let has_list =
+            ca.lists.iter().any(|list| list.root == root.fingerprint) || ca.issuers.iter().any(signs);
+        root.state != "retired" && !has_list
+    })
 }
 
 /// What is left to do for those whom a revoked issuer has cut off; `before` is what it was.
@@ -318,7 +336,7 @@ fn text(ca: &Ca, screen: Screen) -> String {
         )));
         text.push('\n');
     }
-    for list in &ca.lists {
+    for list in ca.lists.iter().filter(|list| !list.denied.is_empty()) {
         let line = format!(
             "revocation list {} of root {}: hosts refuse {}",
             list.number,

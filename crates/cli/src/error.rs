@@ -5,6 +5,7 @@ use crate::screen::Screen;
 use crate::table::{harmless, harmless_lines};
 use api::error::ErrorDetail;
 pub use client::Exit;
+use lifecycle::names::is_steering;
 use serde::Serialize;
 use server::config::ConfigMistake;
 use std::io::Write;
@@ -194,7 +195,10 @@ impl ErrorReport {
         struct ErrorDocument<'a> {
             error: &'a ErrorReport,
         }
-        writeln!(to, "{}", serde_json::to_string(&ErrorDocument { error: self })?)
+        // Whoever reads it at a terminal sees the text, and not what a hostile server would make of the screen.
+        let document = serde_json::to_string(&ErrorDocument { error: self })?;
+        let shown = document.chars().map(|c| if is_steering(c) { escaped(c) } else { c.to_string() });
+        writeln!(to, "{}", shown.collect::<String>())
     }
 
     fn human(&self, to: &mut impl Write, screen: Screen) -> std::io::Result<()> {
@@ -217,6 +221,11 @@ impl ErrorReport {
             writeln!(to, "{REMEDY}{}", screen.hang(REMEDY.len(), REMEDY.len(), &hint))
         }
     }
+}
+
+/// All that steer are in Unicode's first plane, so that one escape says them. Outside of strings JSON has none of them.
+fn escaped(c: char) -> String {
+    format!("\\u{:04x}", u32::from(c))
 }
 
 impl From<client::Error> for CommandError {
@@ -285,6 +294,19 @@ mod tests {
             "request_id": null, "retryable": false,
         }});
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_in_json_and_replaced_in_text() {
+        let report = report(CommandError::new(Exit::Refused, "x", "a\u{202e}b\u{9b}c\u{1b}d\ne", ""));
+        let (mut json, mut text) = (Vec::new(), Vec::new());
+        report.json(&mut json).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        assert!(json.contains(r"a\u202eb\u009bc\u001bd\ne"), "{json}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read["error"]["message"], "a\u{202e}b\u{9b}c\u{1b}d\ne");
+        report.human(&mut text, Screen::none()).unwrap();
+        assert!(!String::from_utf8(text).unwrap().contains(['\u{202e}', '\u{9b}']));
     }
 
     #[test]

@@ -88,6 +88,10 @@ const TABLE: &[(&str, &[Example])] = &[
                 "Create a token for node web-1 of tenant acme, valid for 15 minutes",
                 "enlist token create --node web-1 --tenant acme --expires 15m",
             ),
+            (
+                "Create a token while the control plane is stopped",
+                "enlist token create --stopped --dir /var/lib/enlist",
+            ),
         ],
     ),
     (

@@ -158,8 +158,12 @@ fn removed_text(removed: &RemovedOperator) -> String {
     let keys: String = removed.keys_revoked.iter().map(|id| format!("  {}\n", harmless(id))).collect();
     match removed.keys_revoked.len() {
         0 => format!("operator {name} is removed\n"),
-        1 => format!("operator {name} is removed, and 1 API key is revoked with it:\n{keys}"),
-        many => format!("operator {name} is removed, and {many} API keys are revoked with it:\n{keys}"),
+        1 => format!(
+            "operator {name} is removed, and 1 API key is revoked with it (KEY ID in `enlist operator key list`):\n{keys}"
+        ),
+        many => format!(
+            "operator {name} is removed, and {many} API keys are revoked with it (KEY ID in `enlist operator key list`):\n{keys}"
+        ),
     }
 }
 

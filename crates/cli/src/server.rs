@@ -7,6 +7,7 @@ mod init;
 mod join;
 mod run;
 pub mod serving;
+pub mod stopped;
 
 pub use init::{InitOptions, initialize, user};
 pub use join::join;

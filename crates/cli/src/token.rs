@@ -7,6 +7,7 @@ use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::screen::Screen;
+use crate::server::stopped::StoppedControlPlane;
 use crate::shell;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
@@ -31,6 +32,9 @@ pub enum Command {
         /// Create it even if the node is connected; whoever uses it takes the place of that host
         #[arg(long, requires = "node")]
         replace: bool,
+        /// Create it in the data directory of a control plane that is stopped; not in a domain with several replicas
+        #[arg(long)]
+        stopped: bool,
     },
     /// List tokens that can still be used
     List {
@@ -49,25 +53,41 @@ pub enum Command {
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
-    let operator = reach.operator()?;
     match command {
-        Command::Create { expires, tenant, node, profile, replace } => {
+        Command::Create { expires, tenant, node, profile, replace, stopped } => {
             let request = CreateTokenRequest { expires, tenant, node, profile, door: None, replace };
-            let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
+            let minted = mint(reach, stopped, &request).await?;
             output.document(&minted, |minted| created(minted, reach, output.screen()))
         }
         Command::List { all, tenant } => {
+            let operator = reach.operator()?;
             let query = TokenQuery { all: all.then_some(true), tenant, ..TokenQuery::default() };
             let items: Vec<TokenItem> = operator.list(&Path::new("/v1/tokens").queries(&query)?).await?;
             output.list(&items, table)
         }
         Command::Revoke { id } => {
             not_the_secret(&id, server::chance::TOKEN_PREFIX)?;
-            operator.delete(&Path::new("/v1/tokens").segment(&id)).await?;
+            reach.operator()?.delete(&Path::new("/v1/tokens").segment(&id)).await?;
             let done = serde_json::json!({ "token_id": id, "state": "revoked" });
             output.document(&done, |_| format!("token {} is revoked\n", harmless(&id)))
         }
     }
+}
+
+/// By a control plane that runs, or by that of a stopped directory, which is run for this alone.
+pub async fn mint(
+    reach: &Reach,
+    stopped: bool,
+    request: &CreateTokenRequest,
+) -> Result<MintedToken, CommandError> {
+    let path = Path::new("/v1/tokens");
+    if !stopped {
+        return Ok(reach.operator()?.post(&path, request).await?);
+    }
+    let control_plane = StoppedControlPlane::start(reach).await?;
+    let minted = control_plane.operator().post(&path, request).await;
+    control_plane.stop().await?;
+    Ok(minted?)
 }
 
 fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {

@@ -100,7 +100,20 @@ fn found() -> InitializeDomain {
         node_signer: NodeSigner::DomainIssuer,
         server_issuer: None,
         step_ca: None,
+        root_list: None,
     }
+}
+
+fn found_with_list() -> Command {
+    let root_list = Some(RootList { number: 0, denied: Vec::new(), der: vec![82; 3] });
+    Command::InitializeDomain(Box::new(InitializeDomain { root_list, ..found() }))
+}
+
+fn answer_with_list() -> Command {
+    let list = Some(RootList { number: 0, denied: Vec::new(), der: vec![83; 3] });
+    let answer = answer_roll();
+    let root = answer.root.map(|root| NewRoot { list, ..root });
+    Command::AnswerRoll(Box::new(AnswerRoll { root, issuers: answer.issuers }))
 }
 
 fn found_ephemeral() -> Command {
@@ -667,6 +680,7 @@ fn answer_roll() -> AnswerRoll {
         fingerprint: Fingerprint::new([64; 32]),
         not_after: later(7300),
         cross_certificate: vec![65; 3],
+        list: None,
     };
     let issuer = |name: &str, usage, kind, n: u8| NewIssuer {
         id: IssuerId::parse(name).expect("an issuer"),
@@ -882,6 +896,8 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("found_ephemeral", found_ephemeral()),
         ("found_divided", found_divided()),
         ("found_step_ca", found_step_ca()),
+        ("found_with_list", found_with_list()),
+        ("answer_roll_with_list", answer_with_list()),
         ("end_issuance_not_recorded", end_issuance(IntentEnd::NotRecorded { serial: serial() })),
         (
             "end_issuance_misbehaved",

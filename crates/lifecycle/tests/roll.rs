@@ -246,6 +246,7 @@ fn an_answer_that_does_not_fit_does_not_come_in() {
                     fingerprint: root.fingerprint,
                     not_after: root.not_after,
                     cross_certificate: b"cross".to_vec(),
+                    list: None,
                 });
             },
             "issuer_invalid",

@@ -3,8 +3,8 @@
 use crate::support::{BOTH, Domain, NODE, ROOT, check, contact, granted, issuer, local, refused, span};
 use lifecycle::names::{Fingerprint, IssuerId, NodeId, Serial};
 use lifecycle::registry::{
-    Actor, Command, Confirmation, ImportRootList, IssuerState, NodeState, Rejection, RepairClock, Role,
-    RootList, RootState, Tenants, Verdict,
+    Actor, Command, Confirmation, ImportRootList, IssuerState, NodeSigner, NodeState, Rejection, RepairClock,
+    Role, RootList, RootState, Tenants, Verdict,
 };
 
 fn states(domain: &Domain) -> Vec<RootState> {
@@ -493,4 +493,37 @@ fn a_new_list_counts_as_a_new_trust_bundle() {
     check(&mut domain, import(above, list(1, &[1], "a")), granted(&["ca.list_imported"]));
     let lagging: Vec<&NodeId> = domain.state.lagging().map(|node| &node.id).collect();
     assert_eq!(lagging, [&node.node]);
+}
+
+#[test]
+fn a_root_begins_with_a_list_that_denies_nobody_and_that_hosts_are_not_sent() {
+    let mut domain = Domain::divided();
+    let old = root(&domain, 0);
+    check(&mut domain, import(old, list(0, &[], "first")), granted(&["ca.list_imported"]));
+    domain.begin_roll(ROOT);
+    let mut answered = domain.roll_answer(2);
+    if let Some(root) = &mut answered.root {
+        root.list = Some(list(0, &[], "of the new root"));
+    }
+    let prepared = granted(&["ca.root_prepared", "ca.prepared", "ca.prepared"]);
+    check(&mut domain, (local(), Command::AnswerRoll(Box::new(answered))), prepared);
+    let told = |domain: &Domain| domain.state.denying_lists().map(|list| list.number).collect::<Vec<_>>();
+    assert_eq!(domain.state.root_lists().count(), 2);
+    assert!(told(&domain).is_empty());
+    // Whatever the clock says where the next one is signed, it follows.
+    let new = root(&domain, 1);
+    check(&mut domain, import(new, list(1, &[1], "next")), granted(&["ca.list_imported"]));
+    assert_eq!(told(&domain), [1]);
+}
+
+#[test]
+fn a_domain_is_initialized_with_the_list_of_its_root() {
+    let mut domain = Domain::unfounded();
+    let Command::InitializeDomain(mut found) = domain.found_divided(NodeSigner::DomainIssuer) else {
+        unreachable!()
+    };
+    found.root_list = Some(list(0, &[], "first"));
+    check(&mut domain, (local(), Command::InitializeDomain(found)), granted(&["domain.founded"]));
+    assert_eq!(domain.state.root_lists().map(|list| list.number).collect::<Vec<_>>(), [0]);
+    assert_eq!(domain.state.denying_lists().count(), 0);
 }

@@ -98,6 +98,14 @@ pub fn sign_root_list(
     sign_crl(root, Contents { revoked, number, this_update, next_update })
 }
 
+/// The number of a root's first list. Every list that follows has a higher one, whatever the clock says that signs it.
+pub const FIRST_NUMBER: u64 = 0;
+
+/// Signs the list that a root begins with, which denies nobody: verifiers that check revocation want a list of every CA of a chain.
+pub fn sign_first_root_list(root: &SigningIssuer, at: Timestamp) -> Result<Vec<u8>, CrlError> {
+    sign_root_list(root, &[], FIRST_NUMBER, at.whole_second(), root.not_after())
+}
+
 /// By number (a serial has no leading zeros, so the shorter one is smaller), then by time.
 fn order(revoked: &Revoked) -> (usize, &str, Timestamp) {
     let digits = revoked.serial.as_str();

@@ -15,6 +15,7 @@ use x509_parser::prelude::FromDer as _;
 use zeroize::Zeroizing;
 
 use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, role_owner, sign};
+use crate::crl::{CrlError, sign_first_root_list};
 use crate::issuer::{IssuerError, SigningIssuer};
 use crate::leaf::validity;
 pub use crate::new_root::{CrossSignedRoot, new_root, new_root_for, new_root_key};
@@ -43,6 +44,8 @@ pub enum HierarchyError {
     SigningIssuer(#[from] IssuerError),
     #[error(transparent)]
     Sign(#[from] SignError),
+    #[error("its revocation list cannot be signed: {0}")]
+    List(#[from] CrlError),
     #[error("this CA may not have another CA below it")]
     PathLength,
     #[error("this is the key of the CA that would sign, not of a CA below it")]
@@ -103,6 +106,8 @@ pub fn check_chain(chain: &[CertificateDer<'_>]) -> Result<(), ChainError> {
 pub struct Hierarchy {
     pub root_der: Vec<u8>,
     pub root_key_pem: Zeroizing<String>,
+    /// The root's revocation list, which denies nobody yet.
+    pub root_list: Vec<u8>,
     pub node: IssuerMaterial,
     pub server: IssuerMaterial,
 }
@@ -125,7 +130,8 @@ pub fn create(
     let root = SigningIssuer::new(&root_der, &root_key)?;
     let node = issuer_below(&root, IssuerUse::Node, node_serial, at)?;
     let server = issuer_below(&root, IssuerUse::Server, server_serial, at)?;
-    Ok(Hierarchy { root_der, root_key_pem: pem::key_pem_pkcs8(&root_key), node, server })
+    let root_list = sign_first_root_list(&root, at)?;
+    Ok(Hierarchy { root_der, root_key_pem: pem::key_pem_pkcs8(&root_key), root_list, node, server })
 }
 
 /// The root alone, for issuers whose keys are made elsewhere; and its key in PKCS#8.

@@ -220,8 +220,16 @@ def test_what_is_no_issuer_is_refused(files):
     ):
         refused(files, sign(files, issuers=(name,)), "issuer_invalid", word)
     assert sign(files, issuers=("missing",)).code == 2
-    assert sign(files, issuers=()).code == 2
     assert not (files / "crl.pem").exists()
+
+
+def test_a_list_may_deny_nobody(files):
+    """For programs that want a list of the root all the same; with --previous it denies what that one does."""
+    done = sign(files, issuers=())
+    assert done.code == 0 and done.json()["issuers"] == [] and len(read(files / "crl.pem")) == 0, done
+    assert sign(files, out="first.pem").code == 0
+    done = sign(files, "--previous", files / "first.pem", issuers=(), out="next.pem")
+    assert done.code == 0 and len(done.json()["carried_over"]) == len(read(files / "next.pem")) == 1, done
 
 
 def test_a_key_that_is_not_the_roots_is_refused(files):

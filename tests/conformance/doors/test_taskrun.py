@@ -146,7 +146,7 @@ def test_an_expired_or_revoked_token_is_401(plane):
 
 
 def test_a_bad_csr_is_400_and_spends_nothing(plane):
-    """Proves TASK-08: an invalid CSR is refused and the token stays good, whatever is wrong with it."""
+    """Proves TASK-08, TASK-09: an invalid CSR is refused and the token stays good, whatever is wrong with it."""
     token = workers.token(plane)
     bad = ["", "x", certs.spoiled(workers.csr(name="worker:w")), certs.openssl_csr("-newkey", "rsa:1024")]
     bad += [workers.csr(name=f"worker:{id}") for id in ("", "a b", "../x", "-x", "x" * 56 + "/", "worker:w")]

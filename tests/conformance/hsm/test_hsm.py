@@ -53,6 +53,7 @@ def test_keys_are_made_in_the_token_and_cannot_be_extracted():
         plane.restart()
         enrolled(plane)
         crl = plane.cli("ca", "crl").json()["pem"].encode()
+        assert crl.count(b"BEGIN X509 CRL") == 3, "of both issuers and of the root, whose key was never in the token"
         place = hsm.scratch("crl")
         (place / "crl.pem").write_bytes(crl)
         (place / "ca.pem").write_text(plane.cli("ca", "export").json()["pem"])

@@ -71,3 +71,20 @@ def test_the_answer_names_the_keys_also_for_people_and_over_http(plane):
     assert (answer.status, answer.json()["keys_revoked"]) == (200, [key["key_id"]]), answer
     added(plane, "erna")
     assert plane.cli("operator", "remove", "erna").json()["keys_revoked"] == []
+
+
+def test_a_key_is_written_to_a_file_of_its_own(plane, place):
+    """With --out it is printed nowhere, the file is its owner's alone, and no file is overwritten."""
+    file = place / "ci.key"
+    done = plane.cli("operator", "key", "create", "ci", "--role", "viewer", "--out", file)
+    key = file.read_text().strip()
+    evidence.token(key)
+    assert key not in done.out + done.err and "key" not in done.json() and file.stat().st_mode & 0o7777 == 0o600
+    found = plane.https("GET", "/v1/nodes", headers={"Authorization": f"Bearer {key}"})
+    assert found.status == 200, found
+    before = len(plane.cli("operator", "key", "list").lines())
+    again = plane.cli("operator", "key", "create", "ci", "--role", "viewer", "--out", file, ok=False)
+    assert again.code != 0 and file.read_text().strip() == key, again
+    refused = plane.cli("operator", "key", "create", "ci", "--role", "king", "--out", place / "other.key", ok=False)
+    assert refused.code != 0 and not (place / "other.key").exists(), refused
+    assert len(plane.cli("operator", "key", "list").lines()) == before

@@ -380,9 +380,13 @@ pub struct CrlQuery {
     /// `der` (default) or `pem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// The issuer that signs now, if none is named.
+    /// Only the list of this issuer. Without it, DER is the list of the issuer that signs for nodes now, and PEM are the lists of all
+    /// trusted issuers, that one first, and then those of the roots: what a verifier wants who checks every certificate of a chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
+    /// Only the lists of the roots, PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<bool>,
 }
 
 impl Ca {

@@ -6,7 +6,7 @@ use crate::confirm::ConfirmFlag;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::{self, Reach};
-use api::rest::ca::{Ca, ImportRootListRequest, IssuerItem};
+use api::rest::ca::{Ca, ImportRootListRequest, IssuerItem, RootListItem};
 use client::rest::Path;
 use std::path::PathBuf;
 
@@ -26,9 +26,14 @@ struct ImportedList {
     ca: Ca,
     /// False if the list was on record already.
     changed: bool,
+    #[serde(skip)]
+    denies_any: bool,
 }
 
 const UNCHANGED: &str = "this list is on record already: nothing was changed";
+
+const DENIES_NOBODY: &str = "the list denies no issuer, so hosts are not sent it; `enlist ca crl` writes it with the others, for programs that \
+    want a list of every CA";
 
 pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let list = reach::read_public(&arguments.file)?;
@@ -59,10 +64,16 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
             }
         }
     };
-    let imported = ImportedList { changed: ca.lists != before.lists, ca };
+    let is_new = |list: &&RootListItem| !before.lists.contains(list);
+    let denies_any = ca.lists.iter().filter(is_new).any(|list| !list.denied.is_empty());
+    let imported = ImportedList { changed: ca.lists != before.lists, denies_any, ca };
     output.document(&imported, |imported| {
         let ca = &imported.ca;
-        let next = if imported.changed { told(ca) } else { UNCHANGED.to_owned() };
+        let next = match (imported.changed, imported.denies_any) {
+            (false, _) => UNCHANGED.to_owned(),
+            (true, false) => DENIES_NOBODY.to_owned(),
+            (true, true) => told(ca),
+        };
         let told = format!("{}\n{}\n", text(ca, output.screen()), output.screen().hang(0, 0, &next));
         let denied = ca.issuers.iter().filter(|issuer| issuer.state == "active" && is_denied(ca, issuer));
         match denied.max_by_key(|issuer| issuer.usage != "node") {

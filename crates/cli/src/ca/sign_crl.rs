@@ -21,15 +21,16 @@ use std::path::{Path, PathBuf};
 
 /// In lines that fit a terminal of 80 columns: clap writes it in one.
 pub const USAGE: &str = "enlist ca sign-crl [OPTIONS] --root-key <FILE|URI> --root-cert <FILE>
-           [--previous <FILE>] --issuer <FILE>... --out <FILE>";
+           [--previous <FILE>] [--issuer <FILE>...] --out <FILE>";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     root: RootFlags,
     /// Certificate of a revoked issuer, PEM, one per file; name every certificate that the root signed for a stolen key, and
-    /// without --previous every issuer of earlier lists, because a new list replaces the last one
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    /// without --previous every issuer of earlier lists, because a new list replaces the last one. Without any, the list denies nobody:
+    /// programs such as nginx want a list of the root all the same
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     issuer: Vec<PathBuf>,
     /// The list of this root that is on record, PEM (`enlist ca crl --roots` writes it): everything that it denies is denied by the
     /// new one too

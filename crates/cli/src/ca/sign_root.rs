@@ -16,7 +16,7 @@ use lifecycle::names::{IssuerUse, Span};
 use pki::describe::Facts;
 use pki::hierarchy::{self, HierarchyError};
 use pki::issuer::SigningIssuer;
-use pki::pem;
+use pki::{crl, pem};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -35,7 +35,7 @@ pub struct Arguments {
     csr: PathBuf,
     #[command(flatten)]
     new_key: NewKeyFlags,
-    /// New file for the new root, its cross-certificate and the issuers, PEM; must not exist
+    /// New file for the new root, its cross-certificate, the issuers and the new root's revocation list, PEM; must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Lifetime of the new root; the cross-certificate ends with the old root at the latest, issuers after a year
@@ -131,7 +131,8 @@ pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), C
         key_out: arguments.new_key.new_root_key_out.as_ref().map(|path| path.display().to_string()),
     };
     let all = [&made.root_der, &made.cross_der].into_iter().chain(&ders);
-    let certificates = pem::chain_pem(all.map(Vec::as_slice));
+    let list = crl::sign_first_root_list(&root, at).map_err(|error| refused(&error.into()))?;
+    let certificates = pem::chain_pem(all.map(Vec::as_slice)) + &pem::crl_pem(&list);
     match (&arguments.new_key.new_root_key_out, &key) {
         (Some(path), NewRootKey::Der(der)) => {
             with_key_file(path, der, || new_file::write(&arguments.out, &certificates))?;

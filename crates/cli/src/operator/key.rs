@@ -6,11 +6,14 @@ use crate::error::CommandError;
 use crate::error::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::private_file::{PrivateFile, sync_dir};
 use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless};
 use api::rest::operators::{CreateOperatorKeyRequest, CreatedKey, KeyItem};
 use client::OperatorApi;
 use client::rest::Path;
+use serde::Serialize;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -23,6 +26,9 @@ pub enum Command {
         /// Lifetime of the key, such as 30d [default: 90d]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
+        /// Write the key to this new file, readable by this user alone, instead of printing it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// List API keys
     List,
@@ -36,7 +42,8 @@ pub enum Command {
 pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let path = Path::new("/v1/operator-keys");
     match command {
-        Command::Create { name, rights, expires } => {
+        Command::Create { name, rights, expires, out } => {
+            let mut file = out.as_deref().map(PrivateFile::create).transpose()?;
             let request = CreateOperatorKeyRequest {
                 name,
                 role: rights.role.clone(),
@@ -45,7 +52,21 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
                 expires,
             };
             let created: CreatedKey = operator.post(&path, &request).await?;
-            output.document(&created, |created| text(created, output.screen()))
+            let Some((file, out)) = file.as_mut().zip(out) else {
+                return output.document(&created, |created| text(created, output.screen()));
+            };
+            // It cannot be had again, so what is there of it stays.
+            file.keep();
+            file.write(format!("{}\n", created.key.reveal()).as_bytes())?;
+            sync_dir(&out)?;
+            let written = WrittenKey {
+                key_id: created.key_id,
+                name: created.name,
+                role: created.role,
+                expires_at: created.expires_at,
+                out: out.display().to_string(),
+            };
+            output.document(&written, written_text)
         }
         Command::List => {
             let items: Vec<KeyItem> = operator.list(&path).await?;
@@ -60,6 +81,26 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
     }
 }
 
+/// A key that is in a file and nowhere else.
+#[derive(Serialize)]
+struct WrittenKey {
+    key_id: String,
+    name: String,
+    role: String,
+    expires_at: String,
+    out: String,
+}
+
+fn written_text(written: &WrittenKey) -> String {
+    let fields = Fields::new()
+        .with("key", &written.out)
+        .with("id", &written.key_id)
+        .with("name", &written.name)
+        .with("role", &written.role)
+        .with("expires", &written.expires_at);
+    format!("{}\nPass the file with --api-key-file.\n", fields.text())
+}
+
 fn text(created: &CreatedKey, screen: Screen) -> String {
     let fields = Fields::new()
         .with("key", created.key.reveal())
@@ -68,8 +109,7 @@ fn text(created: &CreatedKey, screen: Screen) -> String {
         .with("role", &created.role)
         .with("tenants", &narrowed(created.tenant.as_ref(), &created.vclusters))
         .with("expires", &created.expires_at);
-    let advice =
-        "Store the key in a file that only its user can read, and pass that file with --api-key-file.";
+    let advice = "Store the key in a file that only its user can read (--out FILE writes one), and pass that file with --api-key-file.";
     format!("{}\n{}\n", fields.text(), screen.hang(0, 0, advice))
 }
 

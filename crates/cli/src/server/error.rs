@@ -27,6 +27,7 @@ impl From<RunError> for CommandError {
             RunError::Clock { .. } => "clock_wrong",
             RunError::Listen { .. } | RunError::Plain { .. } | RunError::PeerListen { .. } => "cannot_listen",
             RunError::Removed => "replica_removed",
+            RunError::Replicated => "domain_replicated",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
             RunError::Chance(_) => "chance",
         };

@@ -67,7 +67,16 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError>
             "give the path of a file outside of the data directory",
         )
     })?;
-    let overrides = Overrides { listen, metrics, health, accept_clock, anchor, accept_rollback, reflection };
+    let overrides = Overrides {
+        listen,
+        metrics,
+        health,
+        accept_clock,
+        anchor,
+        accept_rollback,
+        reflection,
+        socket_only: false,
+    };
     let server = tokio::select! {
         started = start(dir, overrides) => started?,
         // Nothing was promised to anyone yet.

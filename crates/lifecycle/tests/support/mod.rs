@@ -258,6 +258,7 @@ impl Domain {
             audit_sealed_key: b"sealed".to_vec(),
             server_issuer: None,
             step_ca: None,
+            root_list: None,
         }))
     }
 
@@ -719,6 +720,7 @@ impl Domain {
             fingerprint: Fingerprint::new(self.digest()),
             not_after: at.plus(Span::from_days(3650)),
             cross_certificate: format!("root {number} by the one before").into_bytes(),
+            list: None,
         });
         let above = root.as_ref().map(|root| (root.fingerprint, root.not_after));
         let active = self.state.active_root().map(|root| (root.fingerprint, root.not_after));

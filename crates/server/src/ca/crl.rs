@@ -1,5 +1,6 @@
 //! Lists of revocations: one per issuer whose key is held, signed when it is asked for and something was denied
 //! since, or a minute has passed. Served without authentication: one list is shared by all who ask, and signatures are bounded in number.
+//! The lists of roots are signed where their keys are, and only passed on.
 
 use crate::ca::hsm;
 use crate::http::failure::Failure;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 /// For so long a list is given out again: certificates also end by time, which no command tells.
 const KEPT: Span = Span::from_minutes(1);
@@ -24,6 +26,7 @@ const WAIT: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Lists {
     signed: Mutex<BTreeMap<IssuerId, SignedList>>,
+    all: Mutex<Option<AllLists>>,
 }
 
 #[derive(Clone)]
@@ -40,11 +43,60 @@ pub struct SignedList {
 
 /// The list of an issuer; of the one that signs now, if none is named. Within a time limit.
 pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
-    let late = |_| {
-        let failure = Failure::new(api::code::OVERLOADED, "the revocation list is not signed yet");
-        failure.retry_after(2)
-    };
     tokio::time::timeout(WAIT, signed(app, issuer)).await.map_err(late)?
+}
+
+/// The lists of all trusted issuers, that of the one that signs for nodes now first, and then those of the roots: PEM, as verifiers that
+/// check every certificate of a chain read it. Those of issuers that are retired or revoked are left out: without a list of theirs,
+/// such a verifier refuses whatever they sign. Within a time limit.
+pub async fn all(app: &Arc<App>) -> Result<Bytes, Failure> {
+    tokio::time::timeout(WAIT, joined(app)).await.map_err(late)?
+}
+
+fn late(_: Elapsed) -> Failure {
+    Failure::new(api::code::OVERLOADED, "the revocation list is not signed yet").retry_after(2)
+}
+
+async fn joined(app: &Arc<App>) -> Result<Bytes, Failure> {
+    let view = app.view();
+    let trusted = |issuer: &&Issuer| has_list(issuer) && issuer.state.is_trusted();
+    let mut issuers: Vec<&Issuer> = view.state.issuers.values().filter(trusted).collect();
+    let signs_now = view.state.client_issuer().map(|issuer| &issuer.id);
+    issuers.sort_by_key(|issuer| Some(&issuer.id) != signs_now);
+    let mut lists = Vec::new();
+    for issuer in issuers {
+        lists.push(signed(app, Some(&issuer.id)).await?.pem);
+    }
+    let mut all = app.ca.lists.all.lock().await;
+    let bundle_version = view.state.bundle_version;
+    if let Some(known) = all.as_ref().filter(|known| known.is_of(&lists, bundle_version)) {
+        return Ok(known.text.clone());
+    }
+    let of_roots = view.state.root_lists().map(|list| Bytes::from(pki::pem::crl_pem(&list.der)));
+    let parts: Vec<Bytes> = lists.iter().cloned().chain(of_roots).collect();
+    let text = Bytes::from(parts.concat());
+    *all = Some(AllLists { lists, bundle_version, text: text.clone() });
+    Ok(text)
+}
+
+/// The text of all lists and what it was made of, for all who ask while that is the same.
+struct AllLists {
+    lists: Vec<Bytes>,
+    bundle_version: u64,
+    text: Bytes,
+}
+
+impl AllLists {
+    /// The lists are kept here, so no other list has their place in memory.
+    fn is_of(&self, lists: &[Bytes], bundle_version: u64) -> bool {
+        let places = |lists: &[Bytes]| lists.iter().map(|list| list.as_ptr()).collect::<Vec<_>>();
+        self.bundle_version == bundle_version && places(&self.lists) == places(lists)
+    }
+}
+
+/// Whether the control plane signs a list for it.
+fn has_list(issuer: &Issuer) -> bool {
+    !issuer.sealed_key.is_empty() && issuer.is_of_domain()
 }
 
 async fn signed(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
@@ -90,11 +142,7 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
         None => state
             .client_issuer()
             .or_else(|| {
-                state
-                    .issuers
-                    .values()
-                    .filter(|issuer| !issuer.sealed_key.is_empty() && issuer.is_of_domain())
-                    .max_by_key(|issuer| issuer.not_after)
+                state.issuers.values().filter(|issuer| has_list(issuer)).max_by_key(|issuer| issuer.not_after)
             })
             .ok_or_else(|| {
                 Failure::new(api::code::ISSUER_UNAVAILABLE, "no issuer can sign now").retry_after(5)

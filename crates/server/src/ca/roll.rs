@@ -12,7 +12,7 @@ use journal::View;
 use lifecycle::names::{Fingerprint, IssuerId, IssuerUse, Timestamp, TrustDomain};
 use lifecycle::registry::{
     ActivateIssuer, Actor, AnswerRoll, Command, Confirmation, Issuer, IssuerKind, IssuerRequest, IssuerState,
-    NewIssuer, NewRoot, PendingRoll, Rejection, Root, RootState, State,
+    NewIssuer, NewRoot, PendingRoll, Rejection, Root, RootList, RootState, State,
 };
 use pki::issuer::issuer_id;
 use pki::verify::is_issued_by;
@@ -181,7 +181,8 @@ pub async fn certify(
     let pending = pending.ok_or_else(|| none_requested(&view.state, claimed.new_root))?;
     let uses: Vec<IssuerUse> = pending.requests.iter().map(|request| request.usage).collect();
     claimed.check(&uses, pending.new_root)?;
-    let answer = AnsweredRoll { state: &view.state, ders, at: app.now() }.read(pending)?;
+    let list = list_of(certificates)?;
+    let answer = AnsweredRoll { state: &view.state, ders, list, at: app.now() }.read(pending)?;
     let prepared = by.commit(app, Command::AnswerRoll(Box::new(answer))).await?;
     bundle_file::follow(app);
     Ok(prepared)
@@ -202,6 +203,27 @@ fn taken_before<'a>(state: &'a State, ders: &[CertificateDer<'_>]) -> Option<&'a
     ders.iter().find_map(issuer).filter(|_| all)
 }
 
+/// The revocation list beside the certificates, if there is one: `sign-root` writes the first one of the new root.
+fn list_of(answer: &str) -> Result<Option<Vec<u8>>, Failure> {
+    match pem::revocation_list(answer.as_bytes()) {
+        Ok(list) => Ok(Some(list.to_vec())),
+        Err(pem::PemError::Missing(_)) => Ok(None),
+        Err(error) => Err(bad(&error)),
+    }
+}
+
+/// What the new root's list says. One that denies somebody is imported by itself, so that its consequences are asked about.
+fn first_list(der: &[u8], root: &[u8]) -> Result<RootList, Failure> {
+    let read = pki::crl::read_root_list(der, &[root]).map_err(|error| bad(&error))?;
+    if !read.denied.is_empty() {
+        return Err(bad(
+            &"the revocation list of the new root denies an issuer: import it with `enlist ca import-crl`",
+        ));
+    }
+    read.check(root).map_err(|error| bad(&error))?;
+    Ok(RootList { number: read.number, denied: read.denied, der: der.to_vec() })
+}
+
 /// The certificate of the last roll, where that of the next one is awaited.
 fn of_another_roll(issuer: &IssuerId) -> Failure {
     let message = format!(
@@ -215,11 +237,18 @@ fn of_another_roll(issuer: &IssuerId) -> Failure {
 struct AnsweredRoll<'a> {
     state: &'a State,
     ders: Vec<CertificateDer<'static>>,
+    /// The first revocation list of the new root, DER.
+    list: Option<Vec<u8>>,
     at: Timestamp,
 }
 
 impl AnsweredRoll<'_> {
     fn read(&self, pending: &PendingRoll) -> Result<AnswerRoll, Failure> {
+        if self.list.is_some() && !pending.new_root {
+            return Err(bad(
+                &"the answer holds a revocation list, and the roll in progress brings no new root",
+            ));
+        }
         let root = if pending.new_root { Some(self.new_root()?) } else { None };
         let issuers = pending.requests.iter().map(|request| self.issuer(request, root.as_ref()));
         let issuers = issuers.collect::<Result<Vec<_>, Failure>>()?;
@@ -273,6 +302,7 @@ impl AnsweredRoll<'_> {
             fingerprint: checked.root.fingerprint,
             not_after: checked.root.not_after,
             cross_certificate: cross.to_vec(),
+            list: self.list.as_deref().map(|der| first_list(der, root)).transpose()?,
         })
     }
 

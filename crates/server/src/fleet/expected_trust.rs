@@ -37,15 +37,17 @@ pub fn said(bytes: &[u8]) -> Option<TrustDigest> {
 }
 
 /// Of all roots, and of those from each one on: a host that was given a newer root alone does not take its predecessors, nor their
-/// lists.
+/// lists. With the lists that hosts are sent, and with all: an earlier version sent those that deny nobody, too.
 fn digests(state: &State) -> Vec<TrustDigest> {
     let roots: Vec<&Root> = state.trusted_roots().collect();
-    (0..roots.len()).filter_map(|first| Some(digest(state, roots.get(first..)?))).collect()
+    let from = (0..roots.len()).filter_map(|first| roots.get(first..));
+    from.flat_map(|roots| [digest(state, roots, RootList::denies_any), digest(state, roots, |_| true)])
+        .collect()
 }
 
-fn digest(state: &State, roots: &[&Root]) -> TrustDigest {
-    let lists: Vec<(&Root, &RootList)> =
-        roots.iter().filter_map(|root| Some((*root, state.lists.get(&root.fingerprint)?))).collect();
+fn digest(state: &State, roots: &[&Root], is_stored: fn(&RootList) -> bool) -> TrustDigest {
+    let of = |root: &Root| state.lists.get(&root.fingerprint).filter(|list| is_stored(list));
+    let lists: Vec<(&Root, &RootList)> = roots.iter().filter_map(|root| Some((*root, of(root)?))).collect();
     // Hosts leave out what a list denies.
     let is_denied = |der: &[u8]| {
         let Ok(facts) = pki::describe::facts(der) else { return false };

@@ -83,9 +83,9 @@ pub fn bundle_to_follow(state: &State, now: Timestamp) -> String {
     pem::chain_pem(state.server_trust().chain(state.cross_certificates(now)))
 }
 
-/// The revocation lists of the roots that hosts trust.
+/// The revocation lists of the roots that hosts trust, as hosts and operators' command lines are sent them.
 pub fn root_crls(state: &State) -> String {
-    state.root_lists().map(|list| pem::crl_pem(&list.der)).collect()
+    state.denying_lists().map(|list| pem::crl_pem(&list.der)).collect()
 }
 
 /// What verifies the certificates of nodes: every issuer of theirs that may have signed a good one, then the roots. Never by what

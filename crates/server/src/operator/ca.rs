@@ -87,6 +87,8 @@ pub async fn trust(State(app): State<Arc<App>>) -> axum::Json<OfferedTrust> {
     axum::Json(OfferedTrust { bundle, root_crls: root_crls(&view.state) })
 }
 
+const PEM: &str = "application/x-pem-file";
+
 /// Public: whoever verifies certificates needs it, and it says only what it must.
 pub async fn list(State(app): State<Arc<App>>, Query(query): Query<CrlQuery>) -> Result<Response, Failure> {
     let issuer = query.issuer.as_deref().map(issuer).transpose()?;
@@ -95,9 +97,17 @@ pub async fn list(State(app): State<Arc<App>>, Query(query): Query<CrlQuery>) ->
         Some("pem") => true,
         Some(_) => return Err(Failure::new(code::BAD_REQUEST, "format must be der or pem")),
     };
-    let list = crl::list(&app, issuer.as_ref()).await?;
-    let (kind, body) =
-        if as_pem { ("application/x-pem-file", list.pem) } else { ("application/pkix-crl", list.der) };
+    let (kind, body) = match (as_pem, &issuer, query.roots.unwrap_or_default()) {
+        (_, Some(_), true) => return Err(wrong("roots: give it without an issuer")),
+        (false, None, true) => return Err(wrong("roots: their lists are PEM; give format=pem")),
+        (true, None, true) => (
+            PEM,
+            app.view().state.root_lists().map(|list| pem::crl_pem(&list.der)).collect::<String>().into(),
+        ),
+        (true, None, false) => (PEM, crl::all(&app).await?),
+        (true, Some(issuer), false) => (PEM, crl::list(&app, Some(issuer)).await?.pem),
+        (false, issuer, false) => ("application/pkix-crl", crl::list(&app, issuer.as_ref()).await?.der),
+    };
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 

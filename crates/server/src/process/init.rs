@@ -14,7 +14,7 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NewStepCa, NodeSigner,
-    Policy, Rejection, SetPolicy, StepCaAccess,
+    Policy, Rejection, RootList, SetPolicy, StepCaAccess,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -133,6 +133,8 @@ pub enum InitError {
 struct Authority {
     root: Vec<u8>,
     root_key_pem: Option<Zeroizing<String>>,
+    /// The first revocation list of the root, DER. None when the CA was imported.
+    root_list: Option<Vec<u8>>,
     /// Signs for nodes and operators, and without a server issuer for the control plane too.
     issuer: UnsealedIssuer,
     server: Option<UnsealedIssuer>,
@@ -234,6 +236,7 @@ fn authority(
             Ok(Authority {
                 root: made.root_der,
                 root_key_pem: Some(made.root_key_pem),
+                root_list: Some(made.root_list),
                 issuer: sealed(made.node, IssuerUse::Node)?,
                 server: Some(sealed(made.server, IssuerUse::Server)?),
                 warnings: Vec::new(),
@@ -264,6 +267,7 @@ fn authority(
             Ok(Authority {
                 root: last.to_vec(),
                 root_key_pem: None,
+                root_list: None,
                 issuer: UnsealedIssuer { issuer, key, kind, usage },
                 server: None,
                 warnings: Vec::new(),
@@ -306,7 +310,16 @@ fn in_hsm(
     let issuer = below(first_label, IssuerUse::Node)?;
     let server = below(&server_label(first_label), IssuerUse::Server)?;
     let root_key_pem = Some(pki::pem::key_pem_pkcs8(&root_key));
-    Ok(Authority { root: root_der, root_key_pem, issuer, server: Some(server), warnings, hsm_keys })
+    let root_list = Some(pki::crl::sign_first_root_list(&root, at).map_err(hierarchy::HierarchyError::from)?);
+    Ok(Authority {
+        root: root_der,
+        root_key_pem,
+        root_list,
+        issuer,
+        server: Some(server),
+        warnings,
+        hsm_keys,
+    })
 }
 
 fn sealed(made: hierarchy::IssuerMaterial, usage: IssuerUse) -> Result<UnsealedIssuer, InitError> {
@@ -361,6 +374,11 @@ fn first_command(
         issuer: authority.issuer.record(kek, &root)?,
         server_issuer: server_issuer.transpose()?,
         step_ca,
+        root_list: authority.root_list.clone().map(|der| RootList {
+            number: pki::crl::FIRST_NUMBER,
+            denied: Vec::new(),
+            der,
+        }),
         audit_certificate,
         audit_sealed_key: kek.seal(keys::AUDIT_CONTEXT, &audit_key)?,
         node_signer: match request.issuer {

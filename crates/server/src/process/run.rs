@@ -93,6 +93,8 @@ pub enum RunError {
     #[error("cannot serve other replicas on {address}: {error}")]
     PeerListen { address: SocketAddr, error: std::io::Error },
     /// Before it had anything of the registry.
+    #[error("the domain has several replicas, and this directory alone may not decide for them")]
+    Replicated,
     #[error("this replica was removed from the cluster before it ever ran")]
     Removed,
     #[error("cannot serve {what} on {address}: {error}")]
@@ -118,6 +120,9 @@ impl RunError {
         match self {
             RunError::Config(_) => {
                 "correct enlist.toml; `enlist server check` reports every mistake".to_owned()
+            }
+            RunError::Replicated => {
+                "start this replica (`enlist server run`), or give the command on the machine of one that runs".to_owned()
             }
             RunError::Dir(error) => error.remedy().to_owned(),
             RunError::Kek(pki::seal::KekError::Exposed { path, .. }) => {
@@ -180,6 +185,8 @@ pub struct Overrides {
     pub accept_rollback: bool,
     /// Serve gRPC server reflection.
     pub reflection: bool,
+    /// Serve the operator socket and nothing else, of a domain that is not replicated.
+    pub socket_only: bool,
 }
 
 /// A control plane that serves.
@@ -295,6 +302,10 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     }
     config.metrics = overrides.metrics.or(config.metrics);
     config.health = overrides.health.or(config.health);
+    let closed = config.listen.clone();
+    if overrides.socket_only {
+        (config.listen, config.metrics, config.health) = (Vec::new(), None, None);
+    }
     config.audit.anchor = overrides.anchor.or(config.audit.anchor);
     anchor::check_place(&dir, config.audit.anchor.as_deref())?;
     let (kek, begun) = load_keks(&dir, &config)?;
@@ -312,6 +323,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
     let (stamps, walls, steady) = (clock.clone(), clock.clone(), clock.clone());
     let local = local::load(&dir)?;
+    if overrides.socket_only && local.joined() {
+        return Err(RunError::Replicated);
+    }
     let tls = peer_tls(&dir, &kek, &local, &clock)?;
     let connector = Arc::new(peer_tls::PeerDialer(tls.clone()));
     let mut options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
@@ -322,6 +336,12 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     options.replica = local.id;
     options.peers = Some(peer_options(&local, connector, chance::incarnation()?));
     let journal = Arc::new(Journal::open(options).await?);
+    if overrides.socket_only && !journal.view().state.replicas.is_empty() {
+        if let Err(error) = journal.shutdown().await {
+            tracing::warn!(%error, "the log did not close cleanly");
+        }
+        return Err(RunError::Replicated);
+    }
     let (stop, stopping) = watch::channel(false);
     let replication = Replication::new(tls, dir.clone());
     // The replica that was initialized knows its domain from its registry alone, and talks to the others before it serves.
@@ -360,7 +380,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     };
     rewrap::settle(&dir, begun)?;
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
+    let first = bound.first().or(closed.first());
+    let advertised = first.map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(
         keys,
         dir.clone(),

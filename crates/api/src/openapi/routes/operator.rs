@@ -311,8 +311,8 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/ca/crl",
         "show_crl",
-        "The revocation list of an issuer",
-        Text("application/pkix-crl", "DER; with `format=pem` PEM."),
+        "The revocation list of an issuer, or those of all issuers and roots",
+        Text("application/pkix-crl", "DER, one list; with `format=pem` PEM, all lists."),
     )
     .query(query::<CrlQuery>)
     .errors(&[code::ISSUER_NOT_FOUND, code::ISSUER_UNAVAILABLE])

@@ -7,8 +7,8 @@ use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::shell;
 use crate::table::harmless;
+use crate::token;
 use api::rest::tokens::{CreateTokenRequest, MintedToken};
-use client::rest::Path;
 use serde::Serialize;
 
 /// Where the document's agents keep their identity.
@@ -25,6 +25,9 @@ pub struct Arguments {
     /// Lifetime of the token, such as 90s, 15m, 1h or 1h30m [default: policy token.default_ttl]
     #[arg(long, value_name = "DURATION")]
     ttl: Option<String>,
+    /// Create it in the data directory of a control plane that is stopped; not in a domain with several replicas
+    #[arg(long)]
+    stopped: bool,
 }
 
 /// The token under the document's names, beside Enlist's own.
@@ -50,7 +53,7 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
         door: Some("probectl".to_owned()),
         replace: false,
     };
-    let mut token: MintedToken = reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
+    let mut token: MintedToken = token::mint(reach, arguments.stopped, &request).await?;
     let server_cert_pin = token.server_cert_pin.take();
     let minted = ProbectlToken {
         id: token.token_id.clone(),

@@ -7,7 +7,7 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
     Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerState, NewIssuer,
-    NewStepCa, NodeSigner, Rejection, Root, RootState, State, Tenant,
+    NewStepCa, NodeSigner, Rejection, Root, RootList, RootState, State, Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -38,6 +38,9 @@ pub struct InitializeDomain {
     /// Signs for nodes, where `node_signer` says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ca: Option<Box<NewStepCa>>,
+    /// The revocation list of the root, where its key was at hand. It denies no issuer yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_list: Option<RootList>,
 }
 
 pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> Decision {
@@ -153,6 +156,7 @@ impl Happened for InitializeDomain {
             since_bundle: 0,
             retired_at: None,
         }];
+        state.lists = self.root_list.iter().map(|list| (self.root_fingerprint, list.clone())).collect();
         for issuer in [&self.issuer].into_iter().chain(&self.server_issuer) {
             state.issuers.insert(issuer.id.clone(), Issuer::of(issuer, IssuerState::Active));
         }

@@ -4,7 +4,7 @@ use crate::names::{Fingerprint, IssuerId, NodeId, Timestamp};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Envelope, Event, Issuer, IssuerState, NewIssuer, PendingRoll, Rejection, Root, RootState, State,
+    Envelope, Event, Issuer, IssuerState, NewIssuer, PendingRoll, Rejection, Root, RootList, RootState, State,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -26,6 +26,9 @@ pub struct NewRoot {
     pub not_after: Timestamp,
     #[serde(with = "serde_bytes")]
     pub cross_certificate: Vec<u8>,
+    /// Its revocation list, if one came with it. It denies no issuer yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<RootList>,
 }
 
 /// All of it is trusted from now on, and signs once it is activated. Half an answer is none.
@@ -121,6 +124,9 @@ impl Happened for NewRoot {
             since_bundle: state.bundle_version,
             retired_at: None,
         });
+        if let Some(list) = &self.list {
+            state.lists.insert(self.fingerprint, list.clone());
+        }
     }
 }
 

@@ -68,6 +68,12 @@ pub struct RootList {
     pub der: Vec<u8>,
 }
 
+impl RootList {
+    pub fn denies_any(&self) -> bool {
+        !self.denied.is_empty()
+    }
+}
+
 impl State {
     /// What hosts trust to reach the control plane (`server_trust`), the oldest first.
     pub fn trusted_roots(&self) -> impl Iterator<Item = &Root> {
@@ -110,8 +116,13 @@ impl State {
         })
     }
 
-    /// The revocation lists of the roots that hosts trust.
+    /// The revocation lists of the roots that hosts trust, for whoever verifies a whole chain by lists.
     pub fn root_lists(&self) -> impl Iterator<Item = &RootList> {
         self.trusted_roots().filter_map(|root| self.lists.get(&root.fingerprint))
+    }
+
+    /// Those that hosts and operators' command lines are sent: a list that denies no issuer tells them nothing.
+    pub fn denying_lists(&self) -> impl Iterator<Item = &RootList> {
+        self.root_lists().filter(|list| list.denies_any())
     }
 }
