@@ -17,8 +17,8 @@ use api::rest::tenants::CreateTenantRequest;
 use api::rest::tokens::{CreateTokenRequest, TokenItem};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Fingerprint, IssuerId, IssuerUse, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial,
-    TenantId, Timestamp, TokenId, Ulid,
+    AlertId, Fingerprint, IssuerId, IssuerUse, KeyHash, Label, Labels, NodeId, ProfileName, SecretHash,
+    Serial, TenantId, Timestamp, TokenId, Ulid,
 };
 use lifecycle::registry::{
     Alert, AlertKind, Issuer, IssuerKind, IssuerRequest, IssuerState, Node, NodeState, PendingRoll, Report,
@@ -59,11 +59,12 @@ fn token(state: TokenState) -> Token {
         expires_at: Timestamp::from_secs(100),
         state,
         name: None,
+        labels: Labels::default(),
         replace: false,
     }
 }
 
-const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
+const NODE: &str = "node_id, hostname, labels, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
                     cert_not_after, last_seen, connected, enrolled_at, generation, active_sessions, health, identity_provider, \
                     schedulable, excluded";
 

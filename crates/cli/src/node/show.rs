@@ -103,7 +103,7 @@ fn host(node: &NodeDetail) -> Fields {
         .with_some("system UUID", identity(|of| of.system_uuid.clone()).as_deref())
         .with_some("TPM key hash", identity(|of| of.tpm_ek_hash.clone()).as_deref())
         .with_some("registered by", node.registered_by.as_deref())
-        .with_some("hostname", node.hostname.as_deref())
+        .with_some("hostname", node.item.hostname.as_deref())
         .with_some("agent version", node.agent_version.as_deref())
         .with_some("hardware", facts.as_deref())
         .with_some("overlay address", node.overlay.address.as_deref())
