@@ -42,10 +42,8 @@ pub struct MintedToken {
     pub node: Option<String>,
     #[schema(required)]
     pub profile: Option<String>,
-    /// The labels of the node that it enrolls.
-    // A control plane of before gives none.
-    #[serde(default)]
-    #[schema(required)]
+    /// The labels of the node that it enrolls; absent without any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     pub expires_at: String,
     /// `sha256:` and the digest of the domain's root certificate.
