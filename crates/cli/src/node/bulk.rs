@@ -64,13 +64,13 @@ pub async fn run<W: Serialize>(
 ) -> Result<(), CommandError> {
     let names = selection.names(operator).await?;
     if names.is_empty() {
-        notice("no node is selected: nothing was changed");
+        notice("notice: no node is selected: nothing was changed");
         return Ok(());
     }
     let shown = named::some_of(names.iter().map(String::as_str));
     let question = format!("`node {}` would be done for {}: {shown}", act.verb, counted(names.len()));
     confirm.or_ask_about(&question, output).map_err(|error| error.affecting(names.len()))?;
-    let interrupted = noticed_interruption();
+    let interrupted = noticed_interruption(output);
     let mut progress = Progress::new(act.verb, output);
     let mut tally = BulkTally { nodes: names.len(), ..BulkTally::default() };
     let mut stopped = None;
@@ -116,12 +116,16 @@ pub async fn run<W: Serialize>(
 }
 
 /// Ctrl-C from now on: it ends nothing that is under way.
-fn noticed_interruption() -> Arc<AtomicBool> {
+fn noticed_interruption(output: Output) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let noticed = interrupted.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             noticed.store(true, Ordering::Relaxed);
+            if !output.is_json() {
+                // The terminal has shown ^C in the line.
+                notice("\nnotice: the command ends after the node that is under way");
+            }
         }
     });
     interrupted
@@ -158,5 +162,5 @@ fn print<W: Serialize>(
 fn notice(text: &str) {
     let mut stderr = anstream::stderr().lock();
     // A closed standard error does not fail the command.
-    let _ = writeln!(stderr, "notice: {text}");
+    let _ = writeln!(stderr, "{text}");
 }
