@@ -4,11 +4,14 @@ from machine import ENLIST, run, scratch
 from operators import make_key
 
 
-def known(plane, *names: str, **fields) -> list[str]:
+def known(plane, *names: str, vcluster: str | None = None, **fields) -> list[str]:
     """Nodes that are registered, without hardware and without a certificate."""
     for name in names:
         answer = plane.api("POST", "/v1/nodes", {"node_id": name, **fields})
         assert answer.status == 201, answer
+        if vcluster:
+            answer = plane.api("POST", f"/v1/nodes/{name}/assign", {"vcluster": vcluster})
+            assert answer.status == 200, answer
     return list(names)
 
 

@@ -72,7 +72,7 @@ def test_a_file_selects_for_every_act(plane, verb):
         done = plane.cli("node", verb, *more, "--yes", stdin=stdin)
         assert results(done) == dict.fromkeys(names, "done")
     event = {
-        "rotate": "host.rotation_ordered",
+        "rotate": "certificate.rotation_ordered",
         "revoke": "host.revoked",
         "drain": "host.draining",
         "quarantine": "host.quarantined",

@@ -110,14 +110,16 @@ def test_labels_stand_in_wide_lists(plane):
 def test_who_may_label(plane):
     """An operator of the node's tenant; not a viewer, not one of another tenant, not one narrowed to a vCluster."""
     assert plane.api("POST", "/v1/tenants", {"name": "blue"}).status == 201
-    known(plane, "mine", tenant="blue")
+    assert plane.api("POST", "/v1/vclusters", {"name": "blue-v", "tenant": "blue"}).status == 201
+    known(plane, "mine", tenant="blue", vcluster="blue-v")
     blue = Operator(plane, "operator", "--tenant", "blue")
-    assert blue.cli("node", "label", "mine", "env=prod").json()["labels"] == {"env": "prod"}
+    assert blue.cli("node", "label", "mine", "whose=blue").json()["labels"] == {"whose": "blue"}
     for other, code in (
         (Operator(plane, "viewer"), "forbidden"),
+        (Operator(plane, "operator", "--tenant", "blue", "--vcluster", "blue-v"), "forbidden"),
         (Operator(plane, "operator", "--tenant", "default"), "node_not_found"),
     ):
-        refused = other.cli("node", "label", "mine", "env=test", ok=False)
+        refused = other.cli("node", "label", "mine", "whose=mine", ok=False)
         assert (refused.code, refused.error()["code"]) == (3, code), refused
-    assert labels(plane, "mine") == {"env": "prod"}
-    assert Operator(plane, "viewer", "--tenant", "default").cli("node", "list", "--label", "env=prod").out == ""
+    assert labels(plane, "mine") == {"whose": "blue"}
+    assert Operator(plane, "viewer", "--tenant", "default").cli("node", "list", "--label", "whose=blue").out == ""

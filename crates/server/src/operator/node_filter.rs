@@ -8,8 +8,7 @@ use lifecycle::names::Labels;
 use lifecycle::registry::{Node, NodeState};
 
 const SEARCH_CHARS: usize = 128;
-/// A comparison of texts takes about a microsecond for a node with a few labels, and 20 for one with as many and as long ones as it
-/// may have: so many take a tenth of a second at most.
+/// A node has at most 18 KB of labels, so that one request compares 92 MB of text at most; with a few short labels each, less than one.
 const EXAMINED: usize = 5_000;
 
 #[derive(Debug, Default)]
