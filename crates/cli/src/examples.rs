@@ -201,7 +201,10 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist node rotate",
         &[
             ("Order a node to renew its certificate now", "enlist node rotate web-1"),
-            ("Order all active nodes of a tenant to", "enlist node rotate --tenant acme --state active"),
+            (
+                "Order every active node of a tenant to renew its certificate",
+                "enlist node rotate --tenant acme --state active",
+            ),
             ("Order a node to replace its WireGuard key", "enlist node rotate --overlay web-1"),
             (
                 "The same where the host has lost the key on record",

@@ -146,9 +146,18 @@ def test_a_list_of_nodes_says_who_is_connected(fleet):
     assert items[fleet.connected]["connected"] is True and items[fleet.gone]["connected"] is False
     for name in (fleet.connected, fleet.gone):
         assert fleet.node(name)["connected"] is items[name]["connected"]
-    done = at_terminal(fleet, "node list", 80)
+    done = at_terminal(fleet, "node list", 100)
     rows = {line.split()[0]: line.split() for line in table(done)}
     assert "yes" in rows[fleet.connected] and "no" in rows[fleet.gone], rows
+
+
+def test_a_narrow_list_of_nodes_keeps_hostname_and_health(fleet):
+    """What tells people which host it is, and what is wrong with it, stays longest; without hostnames there is no such column."""
+    narrow = at_terminal(fleet, "node list", 80)
+    (head, *_) = [line for line in narrow.lines() if line]
+    assert "HOSTNAME" in head and "HEALTH" in head, narrow.lines()
+    hostname = fleet.node(fleet.connected)["hostname"]
+    assert any(fleet.connected in line and hostname in line for line in table(narrow)), narrow.lines()
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
