@@ -1,6 +1,6 @@
 //! `enlist node drain|revoke|…`: one act each, and what is true of the node then. Some are done for every node of a selection.
 
-use super::selection::Target;
+use super::selection::ActTarget;
 use super::{bulk, named, state};
 use crate::command_line::duration;
 use crate::confirm::ConfirmFlag;
@@ -19,7 +19,7 @@ pub enum Command {
     /// Drain a node, or all of a selection: they finish their work and are given no new work
     Drain {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
         /// Time limit for draining, counted from now, such as 15m, 1h or 7d [default: no limit]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         within: Option<String>,
@@ -27,12 +27,12 @@ pub enum Command {
     /// End the draining of a node, or of a selection: they are given work again
     Undrain {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
     },
     /// Quarantine a node, or a selection: they may only authenticate, report and renew
     Quarantine {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
         /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
@@ -40,12 +40,12 @@ pub enum Command {
     /// Release a node, or a selection, from quarantine, and clear a suspected clone
     Release {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
     },
     /// Order a node, or a selection, to renew the certificate, or to replace the WireGuard key, now
     Rotate {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
         /// Replace the WireGuard key of the host instead of its certificate
         #[arg(long)]
         overlay: bool,
@@ -64,7 +64,7 @@ pub enum Command {
     /// Revoke a node, or a selection: the certificates are refused at once, everywhere
     Revoke {
         #[command(flatten)]
-        target: Target,
+        target: ActTarget,
         /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
@@ -162,8 +162,8 @@ impl NodeCall<'_> {
         self.output.document(&item, |item| self.output.screen().hang(0, 0, &(act.human)(item)))
     }
 
-    async fn each<W: Serialize>(&self, target: Target, act: NodeAct<W>) -> Result<(), CommandError> {
-        let Target { id, selection, yes } = target;
+    async fn each<W: Serialize>(&self, target: ActTarget, act: NodeAct<W>) -> Result<(), CommandError> {
+        let ActTarget { id, selection, yes } = target;
         match id {
             Some(id) => self.one(&id, &act).await,
             None => bulk::run(&act, selection, &ConfirmFlag { yes }, self.operator, self.output).await,

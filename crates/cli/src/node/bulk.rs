@@ -2,7 +2,7 @@
 
 use super::act::NodeAct;
 use super::named;
-use super::selection::Selection;
+use super::selection::NodeSelection;
 use crate::confirm::ConfirmFlag;
 use crate::error::{CommandError, ErrorReport, Exit};
 use crate::output::Output;
@@ -57,7 +57,7 @@ fn counted(nodes: usize) -> String {
 
 pub async fn run<W: Serialize>(
     act: &NodeAct<W>,
-    selection: Selection,
+    selection: NodeSelection,
     confirm: &ConfirmFlag,
     operator: &OperatorApi,
     output: Output,

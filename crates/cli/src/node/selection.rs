@@ -16,12 +16,12 @@ const LINES: usize = 1_000_000;
 const SELECTORS: [&str; 5] = ["vcluster", "tenant", "state", "label", "file"];
 
 #[derive(Debug, clap::Args)]
-pub struct Target {
+pub struct ActTarget {
     /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
     #[arg(required_unless_present_any = SELECTORS, conflicts_with_all = SELECTORS)]
     pub id: Option<String>,
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: NodeSelection,
     /// Do it for every selected node without asking
     #[arg(long, conflicts_with = "id")]
     pub yes: bool,
@@ -29,7 +29,7 @@ pub struct Target {
 
 /// What is given together must hold together. Without a state, nodes that have ended are left out.
 #[derive(Debug, clap::Args)]
-pub struct Selection {
+pub struct NodeSelection {
     /// Select the nodes of this vCluster
     #[arg(long)]
     vcluster: Option<String>,
@@ -47,10 +47,10 @@ pub struct Selection {
     file: Option<PathBuf>,
 }
 
-impl Selection {
+impl NodeSelection {
     /// Their ids or, from a file, whatever it names them by; each once.
     pub async fn names(self, operator: &OperatorApi) -> Result<Vec<String>, CommandError> {
-        let Selection { vcluster, tenant, state, label, file } = self;
+        let NodeSelection { vcluster, tenant, state, label, file } = self;
         if let Some(file) = file {
             return names_in(&file);
         }
