@@ -153,6 +153,7 @@ fn operator() -> AddOperator {
 pub fn token(n: u8, pinned: Option<&str>) -> CreateToken {
     CreateToken {
         name: None,
+        labels: Default::default(),
         token: TokenId(ulid(50 + n)),
         hash: SecretHash::new([50 + n; 32]),
         tenant: TenantId::default_tenant(),

@@ -17,8 +17,8 @@ use api::rest::tenants::CreateTenantRequest;
 use api::rest::tokens::{CreateTokenRequest, TokenItem};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Fingerprint, IssuerId, IssuerUse, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial,
-    TenantId, Timestamp, TokenId, Ulid,
+    AlertId, Fingerprint, IssuerId, IssuerUse, KeyHash, Label, Labels, NodeId, ProfileName, SecretHash,
+    Serial, TenantId, Timestamp, TokenId, Ulid,
 };
 use lifecycle::registry::{
     Alert, AlertKind, Issuer, IssuerKind, IssuerRequest, IssuerState, Node, NodeState, PendingRoll, Report,
@@ -59,11 +59,12 @@ fn token(state: TokenState) -> Token {
         expires_at: Timestamp::from_secs(100),
         state,
         name: None,
+        labels: Labels::default(),
         replace: false,
     }
 }
 
-const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
+const NODE: &str = "node_id, hostname, labels, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
                     cert_not_after, last_seen, connected, enrolled_at, generation, active_sessions, health, identity_provider, \
                     schedulable, excluded";
 
@@ -72,7 +73,7 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
     let state = State::default();
     assert_eq!(fields(&NodeItem::of(&state, &node(), &NodeLiveness::default())), sorted(NODE));
     let more = format!(
-        "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
+        "{NODE}, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
          bundle_version, stored_bundle_version, evidence, recovery, quarantine, ended, certificates, alerts, capability, \
          config, registered_by, sessions"
     );
@@ -187,8 +188,7 @@ fn an_alert_event_is_the_alert_and_what_has_happened_to_it() {
 #[test]
 fn a_token_item_never_holds_its_value_or_hash() {
     let item = TokenItem::of(&token(TokenState::Unused), Timestamp::from_secs(2));
-    let expected =
-        "token_id, tenant, node, profile, state, created_by, created_at, expires_at, used_at, used_by";
+    let expected = "token_id, tenant, node, profile, labels, state, created_by, created_at, expires_at, used_at, used_by";
     assert_eq!(fields(&item), sorted(expected));
     assert_eq!(item.state, "unused");
     assert_eq!(TokenItem::of(&token(TokenState::Unused), Timestamp::from_secs(100)).state, "expired");

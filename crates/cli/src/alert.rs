@@ -1,5 +1,7 @@
 //! `enlist alert`: what wants an operator's attention.
 
+mod show;
+
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -19,6 +21,11 @@ pub enum Command {
         #[arg(long, value_name = "ID")]
         node: Option<String>,
     },
+    /// Show an alert with its whole detail, what it means and what to do
+    Show {
+        /// Id of the alert (ALERT ID in `enlist alert list`)
+        id: String,
+    },
     /// Acknowledge an alert; it stays open until its cause is gone
     Ack {
         /// Id of the alert (ALERT ID in `enlist alert list`)
@@ -35,6 +42,10 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let items: Vec<AlertItem> = operator.list(&path.queries(&query)?).await?;
             output.list(&items, table)
         }
+        Command::Show { id } => {
+            let alert: AlertItem = operator.get(&path.segment(&id)).await?;
+            show::print(alert, output)
+        }
         Command::Ack { id } => {
             let alert: AlertItem = operator.post(&path.segment(&id).segment("ack"), &Plainly {}).await?;
             output.document(&alert, |alert| format!("alert {} is acknowledged\n", harmless(&alert.alert_id)))
@@ -44,12 +55,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 
 fn table(items: &[AlertItem]) -> Table {
     let head = ["ALERT ID", "KIND", "NODE", "SINCE", "COUNT", "ACKNOWLEDGED", "DETAIL"];
-    let mut table = Table::new(head, "no open alerts").painting("KIND").cutting("DETAIL").dropping([
-        "COUNT",
-        "ACKNOWLEDGED",
-        "SINCE",
-        "DETAIL",
-    ]);
+    let mut table = Table::new(head, "no open alerts")
+        .painting("KIND")
+        .keeping("NODE")
+        .cutting("DETAIL")
+        .dropping(["COUNT", "ACKNOWLEDGED", "DETAIL", "SINCE"])
+        .seeing("enlist alert show ID");
     for item in items {
         let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };
         let (node, count) = (or_dash(item.node_id.as_deref()), item.count.to_string());

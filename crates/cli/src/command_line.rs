@@ -37,7 +37,7 @@ pub(crate) enum Family {
     /// Create, list and revoke enrollment tokens, one for each node
     #[command(subcommand)]
     Token(token::Command),
-    /// Register, list, show, assign, drain, quarantine, decommission and revoke nodes
+    /// Register, list, show, label, assign, drain, quarantine, decommission and revoke nodes
     #[command(subcommand, visible_aliases = ["nodes", "host", "hosts"])]
     Node(node::Command),
     /// Create, list, show, configure and remove vClusters: groups of nodes with a configuration of their own
@@ -46,7 +46,7 @@ pub(crate) enum Family {
     /// Show the overlay: the WireGuard network between the hosts of a tenant
     #[command(subcommand)]
     Overlay(overlay::Command),
-    /// List and acknowledge alerts
+    /// List, show and acknowledge alerts
     #[command(subcommand, visible_aliases = ["alerts"])]
     Alert(alert::Command),
     /// Create and list tenants; every node belongs to one tenant

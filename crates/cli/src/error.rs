@@ -123,6 +123,27 @@ impl CommandError {
         }
     }
 
+    /// With its code and its remedy, for where several are shown.
+    pub fn details(&self) -> Option<&ErrorReport> {
+        match self {
+            CommandError::Reported(report) => Some(report),
+            CommandError::OutputClosed => None,
+        }
+    }
+
+    /// Whether the control plane said no.
+    pub fn is_refusal(&self) -> bool {
+        self.details().is_some_and(|report| report.exit == Exit::Refused as u8)
+    }
+
+    /// Says how many nodes it is about.
+    pub fn affecting(mut self, nodes: usize) -> Self {
+        if let CommandError::Reported(report) = &mut self {
+            report.affected = u64::try_from(nodes).ok();
+        }
+        self
+    }
+
     /// The same with another remedy.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let CommandError::Reported(report) = &mut self {
@@ -189,6 +210,14 @@ impl CommandError {
 }
 
 impl ErrorReport {
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     fn json(&self, to: &mut impl Write) -> std::io::Result<()> {
         /// In the order in which the operator API writes it.
         #[derive(Serialize)]

@@ -92,6 +92,7 @@ const TABLE: &[(&str, &[Example])] = &[
                 "Create a token while the control plane is stopped",
                 "enlist token create --stopped --dir /var/lib/enlist",
             ),
+            ("Create a token whose node gets labels", "enlist token create --label env=prod --label rack=7"),
         ],
     ),
     (
@@ -110,6 +111,8 @@ const TABLE: &[(&str, &[Example])] = &[
         &[
             ("List all nodes", "enlist node list"),
             ("List the inactive nodes of a tenant", "enlist node list --state inactive --tenant acme"),
+            ("List the nodes with two labels", "enlist node list --label env=prod --label rack=7"),
+            ("Find a node by a part of its hostname", "enlist node list --search web-"),
         ],
     ),
     (
@@ -138,6 +141,10 @@ const TABLE: &[(&str, &[Example])] = &[
         &[("Configure one node beside its vCluster", "enlist node set-config n1 --file n1.json")],
     ),
     (
+        "enlist node label",
+        &[("Set one label of a node and remove another", "enlist node label web-1 env=prod rack-")],
+    ),
+    (
         "enlist node import",
         &[("Import a node by its existing certificate", "enlist node import --cert worker-7.pem")],
     ),
@@ -160,17 +167,36 @@ const TABLE: &[(&str, &[Example])] = &[
         &[
             ("Drain a node without a time limit", "enlist node drain web-1"),
             ("Drain a node within 15 minutes", "enlist node drain web-1 --within 15m"),
+            ("Drain every node of a rack, after a question", "enlist node drain --label rack=7"),
         ],
     ),
-    ("enlist node undrain", &[("Give a drained node work again", "enlist node undrain web-1")]),
+    (
+        "enlist node undrain",
+        &[
+            ("Give a drained node work again", "enlist node undrain web-1"),
+            ("Give the nodes of a rack work again", "enlist node undrain --label rack=7"),
+        ],
+    ),
     (
         "enlist node quarantine",
-        &[(
-            "Quarantine a node, with the reason for the audit trail",
-            "enlist node quarantine web-1 --reason 'unexpected login'",
-        )],
+        &[
+            (
+                "Quarantine a node, with the reason for the audit trail",
+                "enlist node quarantine web-1 --reason 'unexpected login'",
+            ),
+            (
+                "Quarantine a whole vCluster in a script",
+                "enlist node quarantine --vcluster ml --reason intrusion --yes",
+            ),
+        ],
     ),
-    ("enlist node release", &[("Release a node from quarantine", "enlist node release web-1")]),
+    (
+        "enlist node release",
+        &[
+            ("Release a node from quarantine", "enlist node release web-1"),
+            ("Release the nodes that a file names", "enlist node release -f checked.txt"),
+        ],
+    ),
     (
         "enlist node recovery revoke",
         &[("End a recovery token that may have been copied", "enlist node recovery revoke web-1")],
@@ -179,6 +205,10 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist node rotate",
         &[
             ("Order a node to renew its certificate now", "enlist node rotate web-1"),
+            (
+                "Order every active node of a tenant to renew its certificate",
+                "enlist node rotate --tenant acme --state active",
+            ),
             ("Order a node to replace its WireGuard key", "enlist node rotate --overlay web-1"),
             (
                 "The same where the host has lost the key on record",
@@ -189,10 +219,16 @@ const TABLE: &[(&str, &[Example])] = &[
     ("enlist node decommission", &[("Decommission a node", "enlist node decommission web-1")]),
     (
         "enlist node revoke",
-        &[(
-            "Revoke a node, with the reason for the audit trail",
-            "enlist node revoke web-1 --reason 'host stolen'",
-        )],
+        &[
+            (
+                "Revoke a node, with the reason for the audit trail",
+                "enlist node revoke web-1 --reason 'host stolen'",
+            ),
+            (
+                "Revoke the nodes of a file in a script, with a result for each",
+                "enlist node revoke -f stolen.txt --reason 'rack stolen' --yes --json",
+            ),
+        ],
     ),
     ("enlist node reinstate", &[("Let a revoked node enroll again", "enlist node reinstate web-1")]),
     ("enlist vcluster create", &[("Create vCluster ml", "enlist vcluster create ml")]),
@@ -225,6 +261,10 @@ const TABLE: &[(&str, &[Example])] = &[
             ("List the open alerts", "enlist alert list"),
             ("List the alerts about a node", "enlist alert list --node web-1"),
         ],
+    ),
+    (
+        "enlist alert show",
+        &[("Show an alert and what to do", "enlist alert show 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
     ),
     (
         "enlist alert ack",

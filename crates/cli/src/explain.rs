@@ -34,7 +34,7 @@ impl Explanation {
             http_status: Some(code.status),
             grpc_status: Some(code.grpc.name()),
             retryable: Some(code.retryable),
-            text: plain(page.split_once('\n').map_or(*page, |(_, text)| text)),
+            text: without_links(page.split_once('\n').map_or(*page, |(_, text)| text)),
         }
     }
 
@@ -45,7 +45,7 @@ impl Explanation {
             http_status: None,
             grpc_status: None,
             retryable: None,
-            text: plain(text),
+            text: without_links(text),
         }
     }
 }
@@ -111,7 +111,7 @@ fn row(code: &str) -> Option<String> {
 }
 
 /// The text of a page without its links: their targets are files that are not there.
-fn plain(page: &str) -> String {
+pub fn without_links(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page.trim();
     while let Some((before, link)) = rest.split_once('[') {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn lines_of_a_paragraph_are_joined_and_items_stay_apart() {
         assert_eq!(paragraphs("a\nb\n\n- c\n  d\n- e"), ["a b", "", "- c d", "- e"]);
-        assert_eq!(plain("see [x](y.md) and [z](w)."), "see x and z.");
-        assert_eq!(plain("an [open one"), "an [open one");
+        assert_eq!(without_links("see [x](y.md) and [z](w)."), "see x and z.");
+        assert_eq!(without_links("an [open one"), "an [open one");
     }
 }

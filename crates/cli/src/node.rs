@@ -1,10 +1,14 @@
 //! `enlist node`: the machines of the fleet.
 
 pub mod act;
+mod bulk;
 mod evidence;
+pub mod label;
+mod named;
 mod recovery;
 pub mod register;
 mod repair;
+mod selection;
 mod show;
 mod timeline;
 mod watch;
@@ -26,7 +30,7 @@ pub enum Command {
     /// List nodes
     List {
         /// Show only nodes in this state
-        #[arg(long, value_parser = PossibleValuesParser::new(NodeState::ALL.map(NodeState::as_str)))]
+        #[arg(long, value_parser = states())]
         state: Option<String>,
         /// Show only nodes of this tenant
         #[arg(long)]
@@ -37,10 +41,16 @@ pub enum Command {
         /// Show only nodes in no vCluster, which are in maintenance mode
         #[arg(long, conflicts_with = "vcluster")]
         unassigned: bool,
+        /// Show only nodes with this label; repeatable: all must be there
+        #[arg(long, value_name = "KEY=VALUE", value_parser = label::pair)]
+        label: Vec<(String, String)>,
+        /// Show only nodes with this text in their id, hostname or a label, in upper or lower case
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
     },
     /// Show the state, health and certificates of a node
     Show {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// Show the audit events about the node instead, oldest first
         #[arg(long)]
@@ -54,7 +64,7 @@ pub enum Command {
     Register(register::Arguments),
     /// Set the configuration document of a node, beside that of its vCluster
     SetConfig {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// File with a JSON object of at most 262,144 bytes, or `-` for standard input
         #[arg(long, value_name = "FILE")]
@@ -68,7 +78,7 @@ pub enum Command {
     },
     /// Write a repair bundle for a host that cannot recover by itself; quarantines its node until repaired
     RepairBundle {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// New file for the bundle, readable by its owner only: it contains a secret
         #[arg(long, value_name = "FILE")]
@@ -77,6 +87,8 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
+    /// Set and remove labels of a node
+    Label(label::Arguments),
     /// Manage what a node recovers with
     #[command(subcommand)]
     Recovery(recovery::Command),
@@ -94,21 +106,31 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     };
     let operator = reach.operator()?;
     match command {
-        Command::List { state, tenant, vcluster, unassigned } => {
-            let unassigned = unassigned.then_some(true);
-            let query = NodeQuery { state, tenant, vcluster, unassigned, ..NodeQuery::default() };
+        Command::List { state, tenant, vcluster, unassigned, label, search } => {
+            let (unassigned, label) = (unassigned.then_some(true), label::list(label)?);
+            let query =
+                NodeQuery { state, tenant, vcluster, unassigned, label, search, ..NodeQuery::default() };
             let items: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes").queries(&query)?).await?;
-            output.list(&items, table)
+            output.list(&items, table)?;
+            let counted = output.is_at_terminal() && !items.is_empty();
+            if counted { output.verbatim(&counts(&items)) } else { Ok(()) }
         }
-        Command::Show { id, timeline: true } => timeline::run(&operator, &id, output).await,
+        Command::Show { id, timeline: true } => {
+            let node = named::node(&operator, &id).await?;
+            timeline::run(&operator, &node.item.node_id, output).await
+        }
         Command::Show { id, timeline: false } => {
-            let node: NodeDetail = operator.get(&Path::new("/v1/nodes").segment(&id)).await?;
+            let node = named::node(&operator, &id).await?;
             output.document(&node, |node| show::text(node, output.screen()))
         }
         Command::Register(arguments) => register::run(arguments, &operator, output).await,
         Command::SetConfig { id, file } => {
-            let path = Path::new("/v1/nodes").segment(&id).segment("config");
-            let node: NodeDetail = operator.put_document(&path, document_file::read(&file)?).await?;
+            let document = document_file::read(&file)?;
+            let configured = async |id: &str| {
+                let path = Path::new("/v1/nodes").segment(id).segment("config");
+                operator.put_document::<NodeDetail>(&path, document.clone()).await
+            };
+            let node = named::ask(&operator, &id, configured).await?;
             output.document(&node, |node| {
                 let version = node.config.node_version;
                 format!("node {} has configuration version {version}\n", harmless(&node.item.node_id))
@@ -124,15 +146,31 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::RepairBundle { id, out, expires } => {
             repair::issue(&operator, output, &id, &out, expires).await
         }
+        Command::Label(arguments) => label::run(arguments, &operator, output).await,
         Command::Recovery(command) => recovery::run(command, &operator, output).await,
         Command::Watch => watch::follow(&operator, output).await,
         Command::Act(command) => act::run(command, &operator, output).await,
     }
 }
 
+/// Every state that a node may be in.
+fn states() -> PossibleValuesParser {
+    PossibleValuesParser::new(NodeState::ALL.map(NodeState::as_str))
+}
+
+/// `312 nodes: 300 active, 12 inactive`.
+fn counts(items: &[NodeItem]) -> String {
+    let of = |state: &NodeState| items.iter().filter(|item| item.state == state.as_str()).count();
+    let by_state = NodeState::ALL.iter().map(|state| (of(state), state)).filter(|(count, _)| *count > 0);
+    let by_state: Vec<String> = by_state.map(|(count, state)| format!("{count} {state}")).collect();
+    let nodes = if items.len() == 1 { "node" } else { "nodes" };
+    format!("{} {nodes}: {}\n", items.len(), by_state.join(", "))
+}
+
 fn table(items: &[NodeItem]) -> Table {
     let head = [
         "NODE",
+        "HOSTNAME",
         "STATE",
         "CONNECTED",
         "VCLUSTER",
@@ -142,13 +180,34 @@ fn table(items: &[NodeItem]) -> Table {
         "CERT UNTIL",
         "HEALTH",
         "EXCLUDED",
+        "LABELS",
     ];
-    let table = Table::new(head, "no nodes");
+    let table = Table::new(head, "no nodes").omitting_blank(["HOSTNAME", "LABELS"]);
     // Of a fleet without vClusters the column says nothing.
     let mut table = if items.iter().any(|item| item.vcluster.is_some()) {
-        table.dropping(["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"])
+        table.dropping([
+            "LABELS",
+            "PROFILE",
+            "EXCLUDED",
+            "TENANT",
+            "CERT UNTIL",
+            "LAST SEEN",
+            "VCLUSTER",
+            "CONNECTED",
+            "HOSTNAME",
+        ])
     } else {
-        table.dropping(["VCLUSTER", "PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"])
+        table.dropping([
+            "LABELS",
+            "VCLUSTER",
+            "PROFILE",
+            "EXCLUDED",
+            "TENANT",
+            "CERT UNTIL",
+            "LAST SEEN",
+            "CONNECTED",
+            "HOSTNAME",
+        ])
     };
     for item in items {
         let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(certificate_end(item)));
@@ -159,8 +218,13 @@ fn table(items: &[NodeItem]) -> Table {
         };
         let (id, tenant, profile) = (&item.node_id, &item.tenant, &item.profile);
         let connected = if item.connected { "yes" } else { "no" };
-        let vcluster = or_dash(item.vcluster.as_deref());
-        let cells = [id, &state, connected, vcluster, tenant, profile, seen, until, health, &excluded];
+        let (hostname, vcluster) = (or_dash(item.hostname.as_deref()), or_dash(item.vcluster.as_deref()));
+        let labels = label::shown(&item.labels);
+        let labels = or_dash(labels.as_deref());
+        let cells = [
+            id, hostname, &state, connected, vcluster, tenant, profile, seen, until, health, &excluded,
+            labels,
+        ];
         table.row(tone(item), cells);
     }
     table

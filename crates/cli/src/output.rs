@@ -21,6 +21,11 @@ impl Output {
         self.json
     }
 
+    /// Whether people look at it.
+    pub fn is_at_terminal(self) -> bool {
+        !self.json && self.screen.is_terminal()
+    }
+
     /// What people look at.
     pub fn screen(self) -> Screen {
         self.screen

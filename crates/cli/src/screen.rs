@@ -41,6 +41,10 @@ impl Screen {
         Self { now: Some(now), columns: Some(columns) }
     }
 
+    pub fn is_terminal(self) -> bool {
+        self.now.is_some()
+    }
+
     pub fn columns(self) -> Option<usize> {
         self.columns
     }

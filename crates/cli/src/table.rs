@@ -48,6 +48,12 @@ pub struct Table {
     elastic: Option<usize>,
     /// Left out first, in this order; then the others, the rightmost first.
     expendable: Vec<usize>,
+    /// Never left out, beside the first one and the painted one.
+    kept: Option<usize>,
+    /// Left out at a terminal where no row has anything there.
+    omitted_blank: Vec<usize>,
+    /// What else shows what there is no room for.
+    elsewhere: Option<&'static str>,
 }
 
 impl Table {
@@ -55,7 +61,35 @@ impl Table {
     pub fn new<const COLUMNS: usize>(head: [&str; COLUMNS], empty: &'static str) -> Self {
         let head: Vec<String> = head.into_iter().map(str::to_owned).collect();
         let painted = head.iter().position(|name| PAINTED.contains(&name.as_str()));
-        Self { head, rows: Vec::new(), empty, painted, elastic: None, expendable: Vec::new() }
+        Self {
+            head,
+            rows: Vec::new(),
+            empty,
+            painted,
+            elastic: None,
+            expendable: Vec::new(),
+            kept: None,
+            omitted_blank: Vec::new(),
+            elsewhere: None,
+        }
+    }
+
+    /// A column that is never left out.
+    pub fn keeping(mut self, name: &str) -> Self {
+        self.kept = self.column(name);
+        self
+    }
+
+    /// The columns that are left out at a terminal where no row has anything there.
+    pub fn omitting_blank<const COLUMNS: usize>(mut self, names: [&str; COLUMNS]) -> Self {
+        self.omitted_blank = names.iter().filter_map(|name| self.column(name)).collect();
+        self
+    }
+
+    /// The command that shows what there is no room for.
+    pub fn seeing(mut self, command: &'static str) -> Self {
+        self.elsewhere = Some(command);
+        self
     }
 
     /// The column that shows a row's tone, and is never left out.
@@ -106,7 +140,9 @@ impl Table {
         if let Some(columns) = screen.columns().filter(|_| !plan.dropped.is_empty()) {
             let names: Vec<&str> =
                 plan.dropped.iter().filter_map(|column| self.head.get(*column)).map(String::as_str).collect();
-            let note = format!("(no room for {}: see --json, or use a wider terminal)", names.join(", "));
+            let elsewhere = self.elsewhere.map(|command| format!("`{command}`, ")).unwrap_or_default();
+            let note =
+                format!("(no room for {}: see {elsewhere}--json, or use a wider terminal)", names.join(", "));
             for line in screen.hang(0, 0, &note).lines() {
                 let _ = writeln!(text, "{}", shortened(line, columns));
             }
@@ -116,14 +152,21 @@ impl Table {
 
     fn plan(&self, rows: &[(Tone, Vec<String>)], screen: Screen) -> ColumnPlan {
         let widest = |(column, name): (usize, &String)| {
-            let cells = rows.iter().filter_map(|(_, cells)| cells.get(column)).map(|cell| cell.width());
-            cells.max().unwrap_or_default().max(name.width())
+            let cells = rows.iter().filter_map(|(_, cells)| cells.get(column));
+            if screen.is_terminal()
+                && self.omitted_blank.contains(&column)
+                && cells.clone().all(|cell| cell == "-")
+            {
+                return None;
+            }
+            Some(cells.map(|cell| cell.width()).max().unwrap_or_default().max(name.width()))
         };
-        let natural: Vec<usize> = self.head.iter().enumerate().map(widest).collect();
+        let natural: Vec<Option<usize>> = self.head.iter().enumerate().map(widest).collect();
         let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
         let order = self.expendable.iter().copied().chain(rightmost);
-        let order: Vec<usize> =
-            order.filter(|column| *column != 0 && Some(*column) != self.painted).collect();
+        let order: Vec<usize> = order
+            .filter(|column| *column != 0 && Some(*column) != self.painted && Some(*column) != self.kept)
+            .collect();
         ColumnPlan::new(natural, &order, self.elastic, screen.columns())
     }
 }

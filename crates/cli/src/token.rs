@@ -4,6 +4,7 @@ use crate::command_line::duration;
 use crate::error::CommandError;
 use crate::error::not_the_secret;
 use crate::fields::Fields;
+use crate::node::label;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::screen::Screen;
@@ -35,6 +36,9 @@ pub enum Command {
         /// Create it in the data directory of a control plane that is stopped; not in a domain with several replicas
         #[arg(long)]
         stopped: bool,
+        /// Label of the node, in place of those it has; repeatable
+        #[arg(long, value_name = "KEY=VALUE", value_parser = label::pair)]
+        label: Vec<(String, String)>,
     },
     /// List tokens that can still be used
     List {
@@ -54,8 +58,9 @@ pub enum Command {
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
-        Command::Create { expires, tenant, node, profile, replace, stopped } => {
-            let request = CreateTokenRequest { expires, tenant, node, profile, door: None, replace };
+        Command::Create { expires, tenant, node, profile, replace, stopped, label } => {
+            let labels = label::map(label)?;
+            let request = CreateTokenRequest { expires, tenant, node, profile, door: None, replace, labels };
             let minted = mint(reach, stopped, &request).await?;
             output.document(&minted, |minted| created(minted, reach, output.screen()))
         }
@@ -97,6 +102,7 @@ fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
         .with("tenant", &minted.tenant)
         .with_some("node", minted.node.as_deref())
         .with_some("profile", minted.profile.as_deref())
+        .with_some("labels", label::shown(&minted.labels).as_deref())
         .with("expires", &screen.full(&minted.expires_at))
         .with("CA pin", &minted.ca_pin);
     let shown = |line: &str| shell::paragraph(line, screen);

@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// The most items of a list that is held in memory; no fleet has more nodes.
 const LIST_ITEMS: usize = 1_000_000;
+/// The most pages of a list that bring nothing, one after another. A search looks into some thousands of nodes for each.
+const EMPTY_PAGES: usize = 1_000;
 
 /// As whom an operator comes.
 #[derive(Debug, Clone)]
@@ -127,9 +129,14 @@ impl OperatorApi {
     /// Every item of a list, for lists that fit into memory.
     pub async fn list<T: DeserializeOwned>(&self, path: &Path) -> Result<Vec<T>, Error> {
         let mut pages = self.pages(path.clone());
-        let mut items = Vec::new();
-        // A page that brings nothing new would lead nowhere for ever.
-        while let Some(page) = pages.next().await?.filter(|page| !page.is_empty()) {
+        let (mut items, mut empty) = (Vec::new(), 0);
+        while let Some(page) = pages.next().await? {
+            // A search may find nothing for a while. Pages that bring nothing new for ever would lead nowhere.
+            empty = if page.is_empty() { empty + 1 } else { 0 };
+            if empty > EMPTY_PAGES {
+                let cause = Unreachable::Garbage(format!("a list with more than {EMPTY_PAGES} empty pages"));
+                return Err(Error::unreachable(self.transport.server(), cause));
+            }
             items.extend(page);
             if items.len() > LIST_ITEMS {
                 let cause = Unreachable::Garbage(format!("a list of more than {LIST_ITEMS} items"));

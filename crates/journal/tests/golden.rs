@@ -237,6 +237,7 @@ fn create_token() -> CreateToken {
         profile: Some(ProfileName::default_profile()),
         ttl: Some(Span::from_minutes(15)),
         name: None,
+        labels: Labels::default(),
         connected: None,
         replace: false,
     }
@@ -424,6 +425,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         node: node(),
         name: Change::Set(Title::parse("Rack 7").expect("a title")),
         labels: Change::Set(Labels::parse(labels).expect("labels")),
+        relabel: Relabel::default(),
     };
     let reason = || "stolen".to_owned();
     vec![
@@ -841,6 +843,25 @@ fn grown() -> Vec<(&'static str, Command)> {
                 connected: Some(NodeConnection { since: AT, from: Source::Socket }),
                 replace: true,
                 ..create_token()
+            }),
+        ),
+        (
+            "create_token_labels",
+            Command::CreateToken(CreateToken {
+                labels: Labels::parse_list("env=prod,rack=7").expect("labels"),
+                ..create_token()
+            }),
+        ),
+        (
+            "describe_relabel",
+            Command::Describe(Describe {
+                node: node(),
+                name: Change::Keep,
+                labels: Change::Keep,
+                relabel: Relabel {
+                    remove: BTreeSet::from([LabelKey::parse("rack").expect("a key")]),
+                    set: Labels::parse_list("env=prod").expect("labels"),
+                },
             }),
         ),
         (

@@ -10,8 +10,8 @@ use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Replica
 use lifecycle::registry::{
     AcceptRollback, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim, Command,
     CorroborateClock, Describe, Event, ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Issuer,
-    IssuerKind, NodeSigner, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register, Rewrap, Role,
-    RootList, ServerCertificate, SkipForwarding, Tenants, Underlay,
+    IssuerKind, NodeSigner, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register, Relabel, Rewrap,
+    Role, RootList, ServerCertificate, SkipForwarding, Tenants, Underlay,
 };
 use lifecycle::registry::{Confirmation, event};
 use serde_json::{Value, json};
@@ -623,6 +623,7 @@ fn a_described_host_names_all_that_it_is_called() {
         node: node.clone(),
         name: Change::Set(Title::parse("Rack 7").unwrap()),
         labels: Change::Set(Labels::parse(labels.into()).unwrap()),
+        relabel: Relabel::default(),
     });
     let expected = json!({
         "host_id": node.to_string(),

@@ -13,9 +13,9 @@ use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change,
     Checkpoint, Claim, ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, CorroborateClock,
     DeniedSighting, Describe, EndIssuance, Forwarded, ForwardingGapCause, Import, ImportRootList, IntentEnd,
-    IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap,
-    Role, RootList, ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize,
-    may_reach, may_read,
+    IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert, Refusals, Relabel, RepairClock, ReportSessions,
+    Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants,
+    authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -337,7 +337,12 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         revoke(&enrolled.node),
         Command::Decommission { node: node(), force: false },
         Command::Reinstate { node: node(), as_registered: true },
-        Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
+        Command::Describe(Describe {
+            node: node(),
+            name: Change::Forget,
+            labels: Change::Keep,
+            relabel: Relabel::default(),
+        }),
         Command::Import(Box::new(import)),
         Command::AcknowledgeAlert { alert, dated: true },
         Command::ClearAlert { alert },

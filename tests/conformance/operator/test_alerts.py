@@ -14,6 +14,7 @@ from operators import code_of, curl, make_key
 from plane import ControlPlane
 from recorder import Recorder
 from streams import Events
+from terminal import shown as at_a_terminal
 
 FIELDS = {"alert_id", "kind", "node_id", "since", "count", "detail", "acknowledged"}
 
@@ -353,3 +354,36 @@ def test_mistakes_in_alerts_are_reported(programs):
     said = done.out + done.err
     assert "alerts.webhook" in said and "alerts.colour" in said
     plane.close()
+
+
+def test_one_alert_is_shown_with_its_whole_detail_and_what_to_do(plane):
+    """`alert show` and `GET /v1/alerts/{id}`; the remedy is that of the page on alerts; other tenants' alerts are not there."""
+    node = unkept(plane)
+    (alert,) = alerts(plane, node.id)
+    path = f"/v1/alerts/{alert['alert_id']}"
+    assert plane.api("GET", path).json() == alert
+    shown = plane.cli("alert", "show", alert["alert_id"]).json()
+    assert {name: shown[name] for name in FIELDS} == alert
+    assert "could not store its new identity" in shown["raised_when"] and "confirms" in shown["cleared_when"]
+    assert shown["remedy"].startswith("make room on the host's disk")
+    text = run(ENLIST, "alert", "show", alert["alert_id"], "--dir", plane.dir).out
+    assert "detail: disk full\n" in text and f"remedy: {shown['remedy']}\n" in text, text
+    assert plane.api("POST", "/v1/tenants", {"name": "elsewhere"}).status == 201
+    key = make_key(plane, "viewer", "--tenant", "elsewhere")["key"]
+    for missing in (alert["alert_id"], "01JD2Q3R4S5T6V7W8X9Y0Z1A2B", "none"):
+        status, _, body = curl(plane, "GET", f"/v1/alerts/{missing}", key=key)
+        assert (status, code_of(body)) == (404, "alert_not_found"), missing
+
+
+def test_a_list_of_alerts_keeps_its_nodes_at_80_columns(plane):
+    """What there is no room for is named, with the command that shows it; the id is whole."""
+    node = unkept(plane, node="edge-with-a-name-that-needs-room-7f3a")
+    (alert,) = alerts(plane, node.id)
+    done = at_a_terminal(ENLIST, "alert", "list", "--node", node.id, "--dir", plane.dir, columns=80)
+    head, row, *note = [line for line in done.lines() if line]
+    assert "NODE" in head and alert["alert_id"] in row and "edge-with-" in row and not done.too_wide(), done.lines()
+    assert "`enlist alert show ID`" in " ".join(note), done.lines()
+    wide = at_a_terminal(ENLIST, "alert", "list", "--node", node.id, "--dir", plane.dir, columns=200)
+    assert node.id in wide.lines()[1] and "disk full" in wide.lines()[1], wide.lines()
+    shown = at_a_terminal(ENLIST, "alert", "show", alert["alert_id"], "--dir", plane.dir, columns=80)
+    assert not shown.too_wide(), shown.too_wide()

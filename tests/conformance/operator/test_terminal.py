@@ -65,9 +65,9 @@ def at_terminal(plane, command: str, columns: int) -> Terminal:
 
 
 def table(done: Terminal) -> list[str]:
-    """The lines of a list without its head and without the note on what has no room, which may take several lines."""
+    """The lines of a list without its head, without the note on what has no room and without the counts."""
     lines = [line for line in done.lines() if line]
-    return list(itertools.takewhile(lambda line: not line.startswith("(no room for "), lines[1:]))
+    return list(itertools.takewhile(lambda line: not re.match(r"\(no room for |\d+ nodes?: ", line), lines[1:]))
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -146,9 +146,18 @@ def test_a_list_of_nodes_says_who_is_connected(fleet):
     assert items[fleet.connected]["connected"] is True and items[fleet.gone]["connected"] is False
     for name in (fleet.connected, fleet.gone):
         assert fleet.node(name)["connected"] is items[name]["connected"]
-    done = at_terminal(fleet, "node list", 80)
+    done = at_terminal(fleet, "node list", 100)
     rows = {line.split()[0]: line.split() for line in table(done)}
     assert "yes" in rows[fleet.connected] and "no" in rows[fleet.gone], rows
+
+
+def test_a_narrow_list_of_nodes_keeps_hostname_and_health(fleet):
+    """What tells people which host it is, and what is wrong with it, stays longest; without hostnames there is no such column."""
+    narrow = at_terminal(fleet, "node list", 80)
+    (head, *_) = [line for line in narrow.lines() if line]
+    assert "HOSTNAME" in head and "HEALTH" in head, narrow.lines()
+    hostname = fleet.node(fleet.connected)["hostname"]
+    assert any(fleet.connected in line and hostname in line for line in table(narrow)), narrow.lines()
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -7,6 +7,7 @@ use lifecycle::host::IdentityProvider;
 use lifecycle::names::{SpiffeId, WireguardKey};
 use lifecycle::registry::{Node, State};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 mod act;
@@ -17,7 +18,7 @@ mod live;
 mod register;
 mod repair;
 
-pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke, RotateRequest};
+pub use act::{Decommission, Drain, ImportNode, LabelNode, Plainly, Quarantine, Revoke, RotateRequest};
 pub use detail::{
     AccountItem, Capability, CertificateItem, HardwareFacts, NodeConfigVersions, NodeDetail, NodeHardware,
     NodeOverlay, RecoveryItem, RefusedItem, SessionItem,
@@ -38,6 +39,15 @@ pub fn wireguard_text(key: &WireguardKey) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeItem {
     pub node_id: String,
+    /// As the host named itself when it enrolled: not verified, and not unique.
+    // A control plane of before says it of one node at a time only.
+    #[serde(default)]
+    #[schema(required)]
+    pub hostname: Option<String>,
+    /// What operators sort it by.
+    #[serde(default)]
+    #[schema(required)]
+    pub labels: BTreeMap<String, String>,
     pub tenant: String,
     /// `registered`, `enrolled`, `active`, `inactive`, `revoked` or `decommissioned`.
     pub state: String,
@@ -100,6 +110,8 @@ impl NodeItem {
         let excluded: Vec<String> = state.exclusions(node, report).into_iter().map(str::to_owned).collect();
         Self {
             node_id: node.id.to_string(),
+            hostname: node.hostname.as_ref().map(ToString::to_string),
+            labels: node.labels.pairs().clone(),
             tenant: node.tenant.to_string(),
             state: node.state.to_string(),
             draining: node.draining,
@@ -165,6 +177,17 @@ pub struct NodeQuery {
     /// Only nodes of no vCluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unassigned: Option<bool>,
+    /// Only nodes with this hostname, in upper or lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Only nodes with all of these labels: `KEY=VALUE` pairs separated by commas, with a backslash before a comma or a
+    /// backslash in a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(example = "env=prod,rack=7")]
+    pub label: Option<String>,
+    /// Only nodes with this text in their id, their hostname or a label (`KEY=VALUE`), in upper or lower case; 1 to 128 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
     /// 1 to 1000; 100 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,

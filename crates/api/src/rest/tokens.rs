@@ -4,6 +4,7 @@ use super::secret::Secret;
 use lifecycle::names::Timestamp;
 use lifecycle::registry::{Token, TokenState};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -25,6 +26,10 @@ pub struct CreateTokenRequest {
     /// that the node has is denied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
+    /// The labels of the node that it enrolls, at most 32; they take the place of those that the node has. Absent or empty leaves
+    /// those as they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A new token: the only time that its value is shown.
@@ -37,6 +42,9 @@ pub struct MintedToken {
     pub node: Option<String>,
     #[schema(required)]
     pub profile: Option<String>,
+    /// The labels of the node that it enrolls; absent without any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     pub expires_at: String,
     /// `sha256:` and the digest of the domain's root certificate.
     pub ca_pin: String,
@@ -56,6 +64,10 @@ pub struct TokenItem {
     pub node: Option<String>,
     #[schema(required)]
     pub profile: Option<String>,
+    /// The labels of the node that it enrolls.
+    #[serde(default)]
+    #[schema(required)]
+    pub labels: BTreeMap<String, String>,
     /// `unused`, `used`, `revoked` or `expired`.
     pub state: String,
     pub created_by: String,
@@ -79,6 +91,7 @@ impl TokenItem {
             tenant: token.tenant.to_string(),
             node: token.node.as_ref().map(ToString::to_string),
             profile: token.profile.as_ref().map(ToString::to_string),
+            labels: token.labels.pairs().clone(),
             state: token.word(at).to_owned(),
             created_by: token.created_by.clone(),
             created_at: token.created_at.to_string(),

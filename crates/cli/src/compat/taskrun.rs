@@ -59,7 +59,7 @@ async fn perform(line: CommandLine) -> Result<(), CommandError> {
         node: worker,
         profile: None,
         door: Some("taskrun".to_owned()),
-        replace: false,
+        ..CreateTokenRequest::default()
     };
     let minted: MintedToken = line.reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
     let output = Output::new(line.json);

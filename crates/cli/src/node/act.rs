@@ -1,7 +1,9 @@
-//! `enlist node drain|revoke|…`: one act each, and what is true of the node then.
+//! `enlist node drain|revoke|…`: one act each, and what is true of the node then. Some are done for every node of a selection.
 
-use super::state;
+use super::selection::ActTarget;
+use super::{bulk, named, state};
 use crate::command_line::duration;
+use crate::confirm::ConfirmFlag;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
@@ -14,36 +16,36 @@ use serde::Serialize;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Drain a node: it finishes its work and is given no new work
+    /// Drain a node, or all of a selection: they finish their work and are given no new work
     Drain {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
         /// Time limit for draining, counted from now, such as 15m, 1h or 7d [default: no limit]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         within: Option<String>,
     },
-    /// End the draining of a node: it is given work again
+    /// End the draining of a node, or of a selection: they are given work again
     Undrain {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
     },
-    /// Quarantine a node: it may only authenticate, report and renew
+    /// Quarantine a node, or a selection: they may only authenticate, report and renew
     Quarantine {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
         /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Release a node from quarantine, and clear a suspected clone
+    /// Release a node, or a selection, from quarantine, and clear a suspected clone
     Release {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
     },
-    /// Order a node to renew its certificate, or to replace its WireGuard key, now
+    /// Order a node, or a selection, to renew the certificate, or to replace the WireGuard key, now
     Rotate {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
         /// Replace the WireGuard key of the host instead of its certificate
         #[arg(long)]
         overlay: bool,
@@ -53,42 +55,42 @@ pub enum Command {
     },
     /// Decommission a node: its certificates are refused from then on
     Decommission {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// Decommission the node even if it has open sessions: they get SIGHUP, and SIGKILL after 10 s
         #[arg(long)]
         force: bool,
     },
-    /// Revoke a node: its certificates are refused at once, everywhere
+    /// Revoke a node, or a selection: the certificates are refused at once, everywhere
     Revoke {
-        /// Id of the node (NODE in `enlist node list`)
-        id: String,
+        #[command(flatten)]
+        target: ActTarget,
         /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
     /// Assign a node that is in no vCluster to one
     Assign {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// Name of the vCluster (VCLUSTER in `enlist vcluster list`)
         vcluster: String,
     },
     /// Take a node out of its vCluster: it goes into maintenance mode
     Unassign {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
     },
     /// Move a node from its vCluster to another, at once and without a new certificate
     Move {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
         /// Name of the vCluster (VCLUSTER in `enlist vcluster list`)
         vcluster: String,
     },
     /// Let a revoked or decommissioned node enroll again; its old certificates stay refused
     Reinstate {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
     },
 }
@@ -96,27 +98,56 @@ pub enum Command {
 pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let call = NodeCall { operator, output };
     match command {
-        Command::Drain { id, within } => call.perform(&id, "drain", &Drain { within }, now).await,
-        Command::Undrain { id } => call.perform(&id, "undrain", &Plainly {}, now).await,
-        Command::Quarantine { id, reason } => {
-            call.perform(&id, "quarantine", &Quarantine { reason }, now).await
+        Command::Drain { target, within } => {
+            call.each(target, NodeAct::new("drain", Drain { within }, now)).await
         }
-        Command::Release { id } => call.perform(&id, "release", &Plainly {}, now).await,
-        Command::Rotate { id, overlay, replace } => {
+        Command::Undrain { target } => call.each(target, NodeAct::new("undrain", Plainly {}, now)).await,
+        Command::Quarantine { target, reason } => {
+            call.each(target, NodeAct::new("quarantine", Quarantine { reason }, now)).await
+        }
+        Command::Release { target } => call.each(target, NodeAct::new("release", Plainly {}, now)).await,
+        Command::Rotate { target, overlay, replace } => {
             let said = if overlay { rekey_ordered } else { ordered };
             let (overlay, replace) = (overlay.then_some(true), replace.then_some(true));
-            call.perform(&id, "rotate", &RotateRequest { overlay, replace }, said).await
+            call.each(target, NodeAct::new("rotate", RotateRequest { overlay, replace }, said)).await
         }
         Command::Decommission { id, force } => {
-            call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
+            let words = Decommission { force: force.then_some(true) };
+            call.one(&id, &NodeAct::new("decommission", words, now)).await
         }
-        Command::Revoke { id, reason } => call.perform(&id, "revoke", &Revoke { reason }, revoked).await,
+        Command::Revoke { target, reason } => {
+            call.each(target, NodeAct::new("revoke", Revoke { reason }, revoked)).await
+        }
         Command::Assign { id, vcluster } => {
-            call.perform(&id, "assign", &IntoVcluster { vcluster }, placed).await
+            call.one(&id, &NodeAct::new("assign", IntoVcluster { vcluster }, placed)).await
         }
-        Command::Unassign { id } => call.perform(&id, "unassign", &Plainly {}, placed).await,
-        Command::Move { id, vcluster } => call.perform(&id, "move", &IntoVcluster { vcluster }, placed).await,
-        Command::Reinstate { id } => call.perform(&id, "reinstate", &Plainly {}, reinstated).await,
+        Command::Unassign { id } => call.one(&id, &NodeAct::new("unassign", Plainly {}, placed)).await,
+        Command::Move { id, vcluster } => {
+            call.one(&id, &NodeAct::new("move", IntoVcluster { vcluster }, placed)).await
+        }
+        Command::Reinstate { id } => call.one(&id, &NodeAct::new("reinstate", Plainly {}, reinstated)).await,
+    }
+}
+
+/// One act, and what is said of the node then.
+pub struct NodeAct<W> {
+    pub verb: &'static str,
+    words: W,
+    pub human: fn(&NodeItem) -> String,
+}
+
+impl<W: Serialize> NodeAct<W> {
+    fn new(verb: &'static str, words: W, human: fn(&NodeItem) -> String) -> Self {
+        Self { verb, words, human }
+    }
+
+    /// On the node of this id or hostname.
+    pub async fn perform(&self, operator: &OperatorApi, name: &str) -> Result<NodeItem, CommandError> {
+        let asked = async |id: &str| {
+            let path = Path::new("/v1/nodes").segment(id).segment(self.verb);
+            operator.post(&path, &self.words).await
+        };
+        named::ask(operator, name, asked).await
     }
 }
 
@@ -126,16 +157,17 @@ struct NodeCall<'a> {
 }
 
 impl NodeCall<'_> {
-    async fn perform(
-        &self,
-        id: &str,
-        verb: &str,
-        words: &impl Serialize,
-        human: fn(&NodeItem) -> String,
-    ) -> Result<(), CommandError> {
-        let path = Path::new("/v1/nodes").segment(id).segment(verb);
-        let item: NodeItem = self.operator.post(&path, words).await?;
-        self.output.document(&item, |item| self.output.screen().hang(0, 0, &human(item)))
+    async fn one<W: Serialize>(&self, name: &str, act: &NodeAct<W>) -> Result<(), CommandError> {
+        let item = act.perform(self.operator, name).await?;
+        self.output.document(&item, |item| self.output.screen().hang(0, 0, &(act.human)(item)))
+    }
+
+    async fn each<W: Serialize>(&self, target: ActTarget, act: NodeAct<W>) -> Result<(), CommandError> {
+        let ActTarget { id, selection, yes } = target;
+        match id {
+            Some(id) => self.one(&id, &act).await,
+            None => bulk::run(&act, selection, &ConfirmFlag { yes }, self.operator, self.output).await,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `enlist node recovery`: what a node recovers with.
 
+use super::named;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
@@ -14,7 +15,7 @@ pub enum Command {
     /// The token of a repair bundle is revoked too. The node keeps its certificate, and its host is given a new recovery
     /// token over its live stream: at once if it is connected, otherwise when it connects.
     Revoke {
-        /// Id of the node (NODE in `enlist node list`)
+        /// Id of the node (NODE in `enlist node list`), or its hostname if no other node has it
         id: String,
     },
 }
@@ -22,8 +23,11 @@ pub enum Command {
 pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     match command {
         Command::Revoke { id } => {
-            let path = Path::new("/v1/nodes").segment(&id).segment("recovery").segment("revoke");
-            let item: NodeItem = operator.post(&path, &Plainly {}).await?;
+            let revoked = async |id: &str| {
+                let path = Path::new("/v1/nodes").segment(id).segment("recovery").segment("revoke");
+                operator.post::<NodeItem>(&path, &Plainly {}).await
+            };
+            let item = named::ask(operator, &id, revoked).await?;
             output.document(&item, human)
         }
     }

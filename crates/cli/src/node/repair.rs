@@ -1,5 +1,6 @@
 //! `enlist node repair-bundle`: a file for a host that has nothing left to recover with.
 
+use super::named;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::private_file::PrivateFile;
@@ -37,8 +38,12 @@ pub async fn issue(
 ) -> Result<(), CommandError> {
     // Before anything is asked: issuing ends every other recovery token of the node.
     let mut file = PrivateFile::create(out)?;
-    let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
-    let bundle: RepairBundle = operator.post(&path, &IssueRepairBundleRequest { expires }).await?;
+    let request = IssueRepairBundleRequest { expires };
+    let issued = async |id: &str| {
+        let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
+        operator.post::<RepairBundle>(&path, &request).await
+    };
+    let bundle = named::ask(operator, id, issued).await?;
     let mut text = serde_json::to_string_pretty(&bundle).map_err(|error| {
         CommandError::fault("json", format!("the result cannot be written as JSON: {error}"))
     })?;

@@ -1,6 +1,6 @@
 //! `enlist node show`: everything that is known of one node, for people. Nothing is said twice.
 
-use super::{evidence, is_gone, state, tone};
+use super::{evidence, is_gone, label, state, tone};
 use crate::fields::Fields;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
@@ -74,6 +74,7 @@ fn identity(node: &NodeDetail, screen: Screen) -> Fields {
         .with_some("vCluster", vcluster(node))
         .with_some("configuration", configuration(node).as_deref())
         .with("profile", &item.profile)
+        .with_some("labels", label::shown(&item.labels).as_deref())
         .with_some("enrolled", item.enrolled_at.as_ref().map(|at| screen.full(at)).as_deref())
         .with("generation", &item.generation.to_string())
 }
@@ -103,7 +104,7 @@ fn host(node: &NodeDetail) -> Fields {
         .with_some("system UUID", identity(|of| of.system_uuid.clone()).as_deref())
         .with_some("TPM key hash", identity(|of| of.tpm_ek_hash.clone()).as_deref())
         .with_some("registered by", node.registered_by.as_deref())
-        .with_some("hostname", node.hostname.as_deref())
+        .with_some("hostname", node.item.hostname.as_deref())
         .with_some("agent version", node.agent_version.as_deref())
         .with_some("hardware", facts.as_deref())
         .with_some("overlay address", node.overlay.address.as_deref())

@@ -16,15 +16,21 @@ pub struct ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// `natural` is what each column would take, `order` what may be left out, first things first.
-    pub fn new(natural: Vec<usize>, order: &[usize], elastic: Option<usize>, columns: Option<usize>) -> Self {
-        let widths = natural.iter().copied().map(Some).collect();
-        let mut plan = Self { widths, dropped: Vec::new(), elastic };
+    /// `natural` is what each column would take, nothing of one that is not wanted; `order` what may be left out, first things first.
+    pub fn new(
+        natural: Vec<Option<usize>>,
+        order: &[usize],
+        elastic: Option<usize>,
+        columns: Option<usize>,
+    ) -> Self {
+        let mut plan = Self { widths: natural.clone(), dropped: Vec::new(), elastic };
+        let wanted = |column: &&usize| natural.get(**column).is_some_and(Option::is_some);
+        let order: Vec<usize> = order.iter().filter(wanted).copied().collect();
+        let whole = |column: usize| natural.get(column).copied().flatten().unwrap_or_default();
         let Some(columns) = columns.filter(|columns| plan.total() > *columns) else { return plan };
         // Prose is cut before anything is left out, and gets what remains at the end.
         let least = |column: usize| {
-            let whole = natural.get(column).copied().unwrap_or_default();
-            if Some(column) == elastic { whole.min(ELASTIC_LEAST) } else { whole }
+            if Some(column) == elastic { whole(column).min(ELASTIC_LEAST) } else { whole(column) }
         };
         if let Some(column) = elastic {
             plan.set(column, Some(least(column)));
@@ -44,18 +50,19 @@ impl ColumnPlan {
                 plan.set(*column, Some(least(*column)));
             }
         }
-        plan.distribute(&natural, elastic, columns);
-        plan.dropped = (0..natural.len()).filter(|column| plan.widths.get(*column) == Some(&None)).collect();
+        plan.distribute(elastic.map(|column| (column, whole(column))), columns);
+        let is_dropped = |column: &usize| whole(*column) > 0 && plan.widths.get(*column) == Some(&None);
+        plan.dropped = (0..natural.len()).filter(is_dropped).collect();
         plan
     }
 
     /// What is left over belongs to the prose. If not even the indispensable fits, its widest part is cut.
-    fn distribute(&mut self, natural: &[usize], elastic: Option<usize>, columns: usize) {
+    fn distribute(&mut self, elastic: Option<(usize, usize)>, columns: usize) {
         let spare = columns.saturating_sub(self.total());
-        if let Some(column) = elastic
-            && let (Some(Some(width)), Some(whole)) = (self.widths.get(column).copied(), natural.get(column))
+        if let Some((column, whole)) = elastic
+            && let Some(Some(width)) = self.widths.get(column).copied()
         {
-            self.set(column, Some(width.saturating_add(spare).min(*whole)));
+            self.set(column, Some(width.saturating_add(spare).min(whole)));
         }
         while self.total() > columns {
             let Some(widest) = self.widths.iter_mut().flatten().max() else { return };

@@ -1,12 +1,9 @@
-//! What people call things, and what they sort them by: recorded, shown, never a rule's business.
+//! What people call things: recorded, shown, never a rule's business.
 
 use super::Malformed;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const LENGTH: usize = 128;
-const PAIRS: usize = 32;
-const KEY_LENGTH: usize = 63;
 
 /// 1 to 128 characters of any script, on one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -33,7 +30,7 @@ impl Title {
 }
 
 /// Not too much, and on one line.
-fn is_line(text: &str) -> bool {
+pub(super) fn is_line(text: &str) -> bool {
     text.chars().count() <= LENGTH && !text.chars().any(char::is_control)
 }
 
@@ -45,7 +42,7 @@ pub fn is_steering(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || turns
 }
 
-fn has_steering(text: &str) -> bool {
+pub(super) fn has_steering(text: &str) -> bool {
     text.chars().any(is_steering)
 }
 
@@ -65,64 +62,6 @@ impl TryFrom<String> for Title {
 impl From<Title> for String {
     fn from(title: Title) -> String {
         title.0.as_ref().to_owned()
-    }
-}
-
-/// At most 32 pairs of a key and a value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
-pub struct Labels(Arc<BTreeMap<String, String>>);
-
-impl Labels {
-    pub fn parse(pairs: BTreeMap<String, String>) -> Result<Self, Malformed> {
-        if pairs.values().any(|value| has_steering(value)) {
-            Err(Self::malformed())
-        } else {
-            Self::recorded(pairs)
-        }
-    }
-
-    /// As they are on record.
-    fn recorded(pairs: BTreeMap<String, String>) -> Result<Self, Malformed> {
-        let good = |(key, value): (&String, &String)| is_key(key) && is_line(value);
-        if pairs.len() <= PAIRS && pairs.iter().all(good) {
-            Ok(Self(Arc::new(pairs)))
-        } else {
-            Err(Self::malformed())
-        }
-    }
-
-    const fn malformed() -> Malformed {
-        Malformed {
-            what: "labels",
-            expected: "at most 32 pairs, each key 1 to 63 characters from A-Z, a-z, 0-9, '.', '_', '-' and '/', \
-                       beginning with a letter or digit, each value at most 128 characters without control \
-                       characters",
-        }
-    }
-
-    pub fn pairs(&self) -> &BTreeMap<String, String> {
-        &self.0
-    }
-}
-
-fn is_key(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    text.len() <= KEY_LENGTH
-        && bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
-        && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/'))
-}
-
-impl TryFrom<BTreeMap<String, String>> for Labels {
-    type Error = Malformed;
-    fn try_from(pairs: BTreeMap<String, String>) -> Result<Self, Malformed> {
-        Self::recorded(pairs)
-    }
-}
-
-impl From<Labels> for BTreeMap<String, String> {
-    fn from(labels: Labels) -> Self {
-        Arc::unwrap_or_clone(labels.0)
     }
 }
 
@@ -146,26 +85,10 @@ mod tests {
         for c in steering.into_iter().chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
             let text = format!("a{c}b");
             assert!(Title::parse(&text).is_err(), "{c:?}");
-            assert!(Title::try_from(text.clone()).is_ok(), "{c:?}");
-            let pairs = BTreeMap::from([("k".to_owned(), text)]);
-            assert!(Labels::parse(pairs.clone()).is_err(), "{c:?}");
-            assert!(Labels::try_from(pairs).is_ok(), "{c:?}");
+            assert!(Title::try_from(text).is_ok(), "{c:?}");
         }
         for good in ["שלום", "مرحبا", "zero\u{200d}joined"] {
             assert!(Title::parse(good).is_ok(), "{good}");
         }
-    }
-
-    #[test]
-    fn labels_are_few_and_short() {
-        let labels = |key: &str, value: &str| Labels::parse([(key.to_owned(), value.to_owned())].into());
-        assert!(labels("site/room.1", "").is_ok());
-        for (key, value) in [("", "x"), ("-a", "x"), ("a b", "x"), ("ä", "x"), ("a", "\n")] {
-            assert!(labels(key, value).is_err(), "{key:?} {value:?}");
-        }
-        assert!(labels(&"k".repeat(64), "x").is_err());
-        assert!(labels("k", &"x".repeat(129)).is_err());
-        let many = |count: usize| Labels::parse((0..count).map(|n| (n.to_string(), String::new())).collect());
-        assert!(many(32).is_ok() && many(33).is_err());
     }
 }

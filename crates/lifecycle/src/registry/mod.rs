@@ -90,7 +90,7 @@ pub use node::copied::{
     OVERLAP, are_two_hosts, is_earlier_start, remember_earlier_start, remember_start, remembered_starts,
 };
 pub use node::credential::{Attestor, Credential};
-pub use node::describe::{Change, Describe};
+pub use node::describe::{Change, Describe, Relabel};
 pub use node::enroll::{
     Admission, ClaimConflict, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_hardware,
     check_token,

@@ -260,6 +260,8 @@ pub enum Rejection {
     TooManyBootstraps { max: usize },
     #[error("policy bootstrap.read is {read}, which does not allow this")]
     BootstrapReadNotAllowed { read: String },
+    #[error("node {node} would have more than 32 labels: remove some")]
+    TooManyLabels { node: NodeId },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -387,7 +389,7 @@ impl Rejection {
             Rejection::RequestTooOld => "request_too_old",
             Rejection::CertificateSuperseded => "certificate_superseded",
             Rejection::KeyInUse => "key_in_use",
-            Rejection::DrainSpan { .. } => "bad_request",
+            Rejection::DrainSpan { .. } | Rejection::TooManyLabels { .. } => "bad_request",
             Rejection::TooManyCertificates { .. } | Rejection::TooManyOperatorCertificates { .. } => {
                 "too_many_certificates"
             }

@@ -23,9 +23,9 @@ use lifecycle::registry::{
     CreateOperatorKey, CreateVcluster, Credential, Describe, EndIssuance, Enroll, Envelope, Event, Forwarded,
     ForwardingGapCause, HardwareIdentity, ImportRootList, IntentEnd, IssueRepairBundle, Issued, IssuerState,
     Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register,
-    RegisterHardware, Report, ReportSessions, Rewrap, Role, RootList, RootState, ServerCertificate, Session,
-    SessionChanges, SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State, Tenants,
-    Underlay, Vclusters, Wireguard, apply,
+    RegisterHardware, Relabel, Report, ReportSessions, Rewrap, Role, RootList, RootState, ServerCertificate,
+    Session, SessionChanges, SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State,
+    Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -1246,7 +1246,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Describe(name) => {
             let name = name.map(|number| Title::parse(["one", "two"][usize::from(number)]).unwrap());
             let name = name.map_or(Change::Forget, Change::Set);
-            Command::Describe(Describe { node, name, labels: Change::Keep })
+            Command::Describe(Describe { node, name, labels: Change::Keep, relabel: Relabel::default() })
         }
     }
 }

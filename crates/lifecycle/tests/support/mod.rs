@@ -4,7 +4,7 @@ mod promises;
 
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, ClusterId, Fingerprint, IssuerId, IssuerUse, KeyHash, KeyId, KeyKind, Label, NodeId,
+    AlertId, ClusterId, Fingerprint, IssuerId, IssuerUse, KeyHash, KeyId, KeyKind, Label, Labels, NodeId,
     OperatorName, ProfileName, ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath,
     TenantId, Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
@@ -349,6 +349,7 @@ impl Domain {
             profile: None,
             ttl: None,
             name: None,
+            labels: Labels::default(),
             connected: None,
             replace: false,
         }

@@ -5,7 +5,7 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use journal::View;
-use lifecycle::names::{NodeId, ProfileName, Span, TenantId, Title, TokenId};
+use lifecycle::names::{Labels, NodeId, ProfileName, Span, TenantId, Title, TokenId};
 use lifecycle::registry::{Actor, Command, CreateToken, Door, Rejection, Token};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -20,6 +20,8 @@ pub struct TokenRequest {
     pub ttl: Option<Span>,
     /// What the node that it makes shall be called.
     pub name: Option<Title>,
+    /// The labels of the node that it makes.
+    pub labels: Labels,
     /// Whether a node that is connected may lose its place by it.
     pub connected: IfConnected,
 }
@@ -61,6 +63,7 @@ pub async fn mint(
         profile: order.profile.or_else(|| order.door.profile()),
         ttl: order.ttl,
         name: order.name,
+        labels: order.labels,
         connected,
         replace: order.connected == IfConnected::Replace,
     };

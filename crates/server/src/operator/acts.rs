@@ -8,11 +8,11 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::rest::nodes::{
-    Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, RotateRequest,
+    Decommission, Drain, IntoVcluster, LabelNode, NodeItem, Plainly, Quarantine, Revoke, RotateRequest,
 };
 use axum::extract::State;
-use lifecycle::names::{NodeId, VclusterId, is_steering};
-use lifecycle::registry::{Command, Rejection};
+use lifecycle::names::{LabelKey, Labels, NodeId, VclusterId, is_steering};
+use lifecycle::registry::{Change, Command, Describe, Rejection, Relabel};
 use std::sync::Arc;
 
 const REASON_CHARS: usize = 200;
@@ -112,6 +112,35 @@ pub async fn revoke_recovery(
     Json(Plainly {}): Json<Plainly>,
 ) -> Done {
     act(&app, caller, &id, |node| Command::RevokeRecoveryTokens { node }).await
+}
+
+pub async fn label(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<LabelNode>,
+) -> Done {
+    let relabel = relabel(request)?;
+    act(&app, caller, &id, |node| {
+        Command::Describe(Describe { node, name: Change::Keep, labels: Change::Keep, relabel })
+    })
+    .await
+}
+
+fn relabel(LabelNode { set, remove }: LabelNode) -> Result<Relabel, Failure> {
+    let bad = |message: String| Failure::new(code::BAD_REQUEST, message);
+    if set.is_empty() && remove.is_empty() {
+        return Err(bad("set or remove at least one label".to_owned()));
+    }
+    if remove.len() > Labels::MAX {
+        return Err(bad(format!("remove: at most {} keys", Labels::MAX)));
+    }
+    if let Some(key) = remove.iter().find(|key| set.contains_key(*key)) {
+        return Err(bad(format!("label {key:?} is both set and removed")));
+    }
+    let remove = remove.iter().map(|key| LabelKey::parse(key));
+    let remove = remove.collect::<Result<_, _>>().map_err(bad_in("remove"))?;
+    Ok(Relabel { remove, set: Labels::parse(set).map_err(bad_in("set"))? })
 }
 
 pub async fn assign(

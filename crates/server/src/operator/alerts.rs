@@ -36,6 +36,23 @@ pub async fn list(
     Ok(axum::Json(Page { items, next_cursor }))
 }
 
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<axum::Json<AlertItem>, Failure> {
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadAlerts)?;
+    let id = parse(&id)?;
+    let alert = view.state.alerts.get(&id);
+    let alert = alert.filter(|alert| alert_changes::is_visible(&view.state, &tenants, alert));
+    Ok(axum::Json(AlertItem::of(alert.ok_or(Rejection::AlertNotFound { alert: id })?)))
+}
+
+/// What cannot be an id is not found.
+fn parse(id: &str) -> Result<AlertId, Failure> {
+    AlertId::parse(id).map_err(|_| Failure::new(code::ALERT_NOT_FOUND, "there is no alert with this id"))
+}
+
 fn kind_word(word: &str) -> Result<AlertKind, Failure> {
     AlertKind::ALL.iter().copied().find(|kind| kind.as_str() == word).ok_or_else(|| {
         let words: Vec<&str> = AlertKind::ALL.iter().map(|kind| kind.as_str()).collect();
@@ -49,8 +66,7 @@ pub async fn acknowledge(
     Segment(id): Segment,
     Json(Plainly {}): Json<Plainly>,
 ) -> Result<axum::Json<AlertItem>, Failure> {
-    let missing = |_| Failure::new(code::ALERT_NOT_FOUND, "there is no alert with this id");
-    let id = AlertId::parse(&id).map_err(missing)?;
+    let id = parse(&id)?;
     let (_, view) = app
         .commit(caller.actor, &caller.origin, Command::AcknowledgeAlert { alert: id, dated: true })
         .await?;

@@ -11,6 +11,7 @@ mod cluster;
 mod events;
 mod health;
 mod import;
+mod node_filter;
 pub(crate) mod nodes;
 mod operators;
 mod overlay;
@@ -61,6 +62,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/nodes/{id}/decommission", post(acts::decommission))
         .route("/v1/nodes/{id}/revoke", post(acts::revoke))
         .route("/v1/nodes/{id}/reinstate", post(acts::reinstate))
+        .route("/v1/nodes/{id}/label", post(acts::label))
         .route("/v1/nodes/{id}/repair-bundle", post(repair::issue))
         .route("/v1/nodes/{id}/recovery/revoke", post(acts::revoke_recovery))
         .route("/v1/nodes/{id}/assign", post(acts::assign))
@@ -79,6 +81,7 @@ pub fn router(app: &Arc<App>) -> Router {
         )
         .route("/v1/overlay", get(overlay::status))
         .route("/v1/alerts", get(alerts::list))
+        .route("/v1/alerts/{id}", get(alerts::show))
         .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))
         .route("/v1/policy", get(policy::show).put(policy::set))

@@ -1,5 +1,6 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
+use super::node_filter::NodeFilter;
 use crate::edge::authenticate;
 use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Query, Segment};
@@ -12,7 +13,7 @@ use api::rest::page::Page;
 use axum::extract::State;
 use journal::View;
 use lifecycle::names::{NodeId, TenantId};
-use lifecycle::registry::{Act, Node, NodeReach, NodeState, Rejection};
+use lifecycle::registry::{Act, Node, NodeReach, Rejection};
 use std::sync::Arc;
 
 pub async fn list(
@@ -22,31 +23,25 @@ pub async fn list(
 ) -> Result<axum::Json<Page<NodeItem>>, Failure> {
     let (view, seen) = authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let reach = NodeReach { tenants: caller.narrowed(&app, seen.tenants, query.tenant.as_deref())?, ..seen };
-    let state = query.state.as_deref().map(state_word).transpose()?;
+    let filter = NodeFilter::parse(&query)?;
     let limit = limit(query.limit)?;
     let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
-    let wanted = |node: &&Node| {
-        reach.includes(node)
-            && state.is_none_or(|state| node.state == state)
-            && query
-                .vcluster
-                .as_deref()
-                .is_none_or(|name| node.vcluster.as_ref().is_some_and(|has| has.as_str() == name))
-            && !(query.unassigned == Some(true) && node.vcluster.is_some())
-    };
-    let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref()).filter(wanted);
+    // What the caller may not see is left out first: the cursor is the id of a node that it may.
+    let within =
+        view.state.nodes.range(range).map(|(_, node)| node.as_ref()).filter(|node| reach.includes(node));
+    let (mut examined, mut last) = (0, None);
+    let nodes = within
+        .take(filter.examined())
+        .inspect(|node| (examined, last) = (examined + 1, Some(&node.id)))
+        .filter(|node| filter.includes(node));
     let (nodes, next_cursor) = page(nodes, limit, |node| node.id.to_string());
+    let next_cursor = next_cursor.or_else(|| {
+        let more = last.filter(|_| examined == filter.examined());
+        more.map(ToString::to_string)
+    });
     let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
     let items = nodes.iter().map(|node| NodeItem::of(&view.state, node, &known.live(&node.id)));
     Ok(axum::Json(Page { items: items.collect(), next_cursor }))
-}
-
-fn state_word(word: &str) -> Result<NodeState, Failure> {
-    let states = NodeState::ALL;
-    states.into_iter().find(|state| state.as_str() == word).ok_or_else(|| {
-        let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
-        Failure::new(code::BAD_REQUEST, format!("state must be one of {}", words.join(", ")))
-    })
 }
 
 pub async fn show(

@@ -12,7 +12,7 @@ use api::rest::secret::Secret;
 use api::rest::tokens::{self, MintedToken, TokenItem, TokenQuery};
 use axum::extract::State;
 use http::StatusCode;
-use lifecycle::names::{NodeId, ProfileName, Timestamp, TokenId};
+use lifecycle::names::{Labels, NodeId, ProfileName, Timestamp, TokenId};
 use lifecycle::registry::{Act, Command, Door, Rejection, Token, TokenState};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ pub async fn create(
         profile: request.profile.as_deref().map(ProfileName::parse).transpose().map_err(bad)?,
         ttl: duration("expires", request.expires.as_deref())?,
         name: None,
+        labels: Labels::parse(request.labels).map_err(bad)?,
         connected,
     };
     let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
@@ -59,6 +60,7 @@ pub async fn create(
         tenant: token.tenant.to_string(),
         node: token.node.as_ref().map(ToString::to_string),
         profile: token.profile.as_ref().map(ToString::to_string),
+        labels: token.labels.pairs().clone(),
         expires_at: token.expires_at.to_string(),
         join_command: Secret::new(join_command(&server_url, &value, &ca_pin, token.replace)),
         token: Secret::new(value.as_str()),

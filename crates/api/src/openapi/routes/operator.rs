@@ -19,8 +19,8 @@ use crate::rest::cluster::{
 };
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
-    Decommission, Drain, ImportNode, IntoVcluster, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery,
-    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke,
+    Decommission, Drain, ImportNode, IntoVcluster, IssueRepairBundleRequest, LabelNode, NodeDetail, NodeItem,
+    NodeQuery, Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke,
     RotateRequest,
 };
 use crate::rest::operators::{
@@ -68,7 +68,13 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(Delete, "/v1/tokens/{id}", "revoke_token", "Revoke an unused token", Empty)
         .errors(&[code::TOKEN_NOT_FOUND, code::TOKEN_USED]),
     // Nodes.
-    Route::new(Get, "/v1/nodes", "list_nodes", "List nodes", Json(200, page::<NodeItem>))
+    Route::new(
+        Get,
+        "/v1/nodes",
+        "list_nodes",
+        "List nodes; with `hostname`, `label` or `search` a page may be empty and not the last",
+        Json(200, page::<NodeItem>),
+    )
         .query(query::<NodeQuery>),
     Route::new(
         Get,
@@ -126,6 +132,9 @@ pub(super) const ROUTES: &[Route] = &[
         "Reinstate a revoked or decommissioned node, so that it can enroll again",
     )
     .errors(&[code::NODE_NOT_FOUND]),
+    act("/v1/nodes/{id}/label", "label_node", "Set and remove labels of a node")
+        .body(of::<LabelNode>)
+        .errors(&[code::NODE_NOT_FOUND]),
     act(
         "/v1/nodes/{id}/recovery/revoke",
         "revoke_recovery_tokens",
@@ -273,6 +282,8 @@ pub(super) const ROUTES: &[Route] = &[
         Json(200, page::<AlertItem>),
     )
     .query(query::<AlertQuery>),
+    Route::new(Get, "/v1/alerts/{id}", "show_alert", "Show an alert", Json(200, of::<AlertItem>))
+        .errors(&[code::ALERT_NOT_FOUND]),
     Route::new(
         Post,
         "/v1/alerts/{id}/ack",

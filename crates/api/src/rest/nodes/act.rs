@@ -1,6 +1,7 @@
 //! What can be done to a node, and with what words. Every act answers with the node as it is then.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// An act that needs no words.
@@ -55,4 +56,16 @@ pub struct ImportNode {
 pub struct Decommission {
     /// Ends the node's open sessions instead of refusing because of them (409 `active_sessions`); false when absent.
     pub force: Option<bool>,
+}
+
+/// Which labels change; the others stay. At least one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LabelNode {
+    /// At most 32; a node has no more. A key is 1 to 63 characters, a value at most 128.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Keys, at most 32. One that the node has not is no fault.
+    #[serde(default)]
+    pub remove: Vec<String>,
 }

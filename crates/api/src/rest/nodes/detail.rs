@@ -14,8 +14,6 @@ pub struct NodeDetail {
     #[serde(flatten)]
     pub item: NodeItem,
     #[schema(required)]
-    pub hostname: Option<String>,
-    #[schema(required)]
     pub agent_version: Option<String>,
     /// What identifies its hardware, and what the host has reported of it; null if neither is known.
     #[schema(required)]
@@ -294,7 +292,6 @@ impl NodeDetail {
         let report = node.newest_report(live.report.as_ref());
         Self {
             item: NodeItem::of(state, node, live),
-            hostname: node.hostname.as_ref().map(ToString::to_string),
             agent_version: node.agent_version.as_ref().map(ToString::to_string),
             hardware: NodeHardware::of(node),
             capability: Capability::of(state, node, report.map(AsRef::as_ref)),

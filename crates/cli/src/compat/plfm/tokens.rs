@@ -42,7 +42,7 @@ pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Res
                 node: None,
                 profile: None,
                 door: Some("plfm".to_owned()),
-                replace: false,
+                ..CreateTokenRequest::default()
             };
             let minted: MintedToken = operator.post(&path, &request).await?;
             let life = if output.is_json() { None } else { life(&minted, operator).await };

@@ -51,7 +51,7 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
         node: arguments.agent,
         profile: None,
         door: Some("probectl".to_owned()),
-        replace: false,
+        ..CreateTokenRequest::default()
     };
     let mut token: MintedToken = token::mint(reach, arguments.stopped, &request).await?;
     let server_cert_pin = token.server_cert_pin.take();

@@ -1,11 +1,12 @@
 //! Describing: what people call a node and what they sort it by. No rule looks at either, so a tombstone may be
 //! described too.
 
-use crate::names::{Labels, NodeId, Title};
+use crate::names::{LabelKey, Labels, NodeId, Title};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Event, Rejection, State};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Changes what people call a node and what they sort it by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,22 @@ pub struct Describe {
     pub node: NodeId,
     pub name: Change<Title>,
     pub labels: Change<Labels>,
+    /// Labels that change one by one, after `labels`.
+    #[serde(default, skip_serializing_if = "Relabel::is_nothing")]
+    pub relabel: Relabel,
+}
+
+/// Some labels of a node, and not the others: what two operators change at the same time is both there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relabel {
+    pub remove: BTreeSet<LabelKey>,
+    pub set: Labels,
+}
+
+impl Relabel {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +57,9 @@ pub(in crate::registry) fn decide(state: &State, describe: &Describe) -> Decisio
     };
     let name = describe.name.of(node.name.clone());
     let labels = describe.labels.of(Some(node.labels.clone())).unwrap_or_default();
+    let Some(labels) = labels.changed(&describe.relabel.remove, &describe.relabel.set) else {
+        return Rejection::TooManyLabels { node: node.id.clone() }.into();
+    };
     if (&name, &labels) == (&node.name, &node.labels) {
         return Decision::granted(Vec::new());
     }
@@ -53,17 +73,18 @@ pub struct NodeDescribed {
     pub labels: Labels,
 }
 
+/// `KEY=VALUE` each.
+pub(in crate::registry) fn label_field(labels: &Labels) -> AuditField {
+    AuditField::Texts(labels.pairs().iter().map(|(key, value)| format!("{key}={value}")).collect())
+}
+
 impl Happened for NodeDescribed {
     const NAME: &'static str = "host.described";
 
     fn fields(&self) -> AuditFields {
-        let labels = self.labels.pairs().iter().map(|(key, value)| format!("{key}={value}"));
         host(
             &self.node,
-            [
-                ("name", AuditField::maybe(self.name.as_ref())),
-                ("labels", AuditField::Texts(labels.collect())),
-            ],
+            [("name", AuditField::maybe(self.name.as_ref())), ("labels", label_field(&self.labels))],
         )
     }
 

@@ -587,6 +587,7 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),
         name: token.and_then(|token| token.name.clone()),
+        labels: token.map(|token| token.labels.clone()).unwrap_or_default(),
         keeps_recovery_tokens: eligibility::at_enrollment(enroll, &prepared.profile),
         denied,
     }));

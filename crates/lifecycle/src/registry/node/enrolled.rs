@@ -1,7 +1,10 @@
 //! What an enrollment leaves on record.
 
 use super::credential::Attestor;
-use crate::names::{IdempotencyHash, Label, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId};
+use super::describe::label_field;
+use crate::names::{
+    IdempotencyHash, Label, Labels, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId,
+};
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Hardware, Issued, Node, NodeState, State, TokenState, Underlay, Wireguard};
 use std::net::Ipv6Addr;
@@ -27,6 +30,8 @@ pub struct NodeEnrolled {
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
     pub name: Option<Title>,
+    /// Those of the token; none leaves what the node has.
+    pub labels: Labels,
     /// Settled by the API and the profile by which it enrolls.
     pub keeps_recovery_tokens: bool,
     /// Older serials of the node, denied by this enrollment.
@@ -60,6 +65,9 @@ impl Happened for NodeEnrolled {
         if self.attestor != Attestor::JoinToken {
             fields.push(("attestor", AuditField::text(self.attestor.as_str())));
         }
+        if !self.labels.is_empty() {
+            fields.push(("labels", label_field(&self.labels)));
+        }
         fields
     }
 
@@ -91,6 +99,9 @@ impl Happened for NodeEnrolled {
         node.hostname = self.hostname.clone().or(node.hostname);
         node.agent_version = self.agent_version.clone().or(node.agent_version);
         node.name = self.name.clone().or(node.name);
+        if !self.labels.is_empty() {
+            node.labels = self.labels.clone();
+        }
         node.serials.push(issued.serial.clone());
         (node.bundle, node.stored_bundle) = (state.bundle_version, 0);
         node.overlay_seen = state.overlay_revision(&self.tenant);

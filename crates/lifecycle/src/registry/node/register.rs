@@ -3,8 +3,9 @@
 //! the same one.
 
 use super::credential::Attestor;
+use super::describe::label_field;
 use super::enroll::check_token;
-use crate::names::{Label, NodeId, ProfileName, SecretHash, TenantId, Title, TokenId};
+use crate::names::{Label, Labels, NodeId, ProfileName, SecretHash, TenantId, Title, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Actor, Envelope, Event, Node, Outcome, Rejection, State, Token, permissions};
@@ -99,6 +100,7 @@ fn registered(
         profile,
         token: token.map(|token| token.id),
         name: token.and_then(|token| token.name.clone()),
+        labels: token.map(|token| token.labels.clone()).unwrap_or_default(),
         hostname: register.hostname.clone(),
         plane: register.plane.clone(),
     }));
@@ -114,6 +116,7 @@ pub struct NodeRegistered {
     /// From now on for this node alone.
     pub token: Option<TokenId>,
     pub name: Option<Title>,
+    pub labels: Labels,
     pub hostname: Option<Label>,
     pub plane: Option<Label>,
 }
@@ -122,7 +125,7 @@ impl Happened for NodeRegistered {
     const NAME: &'static str = "host.registered";
 
     fn fields(&self) -> AuditFields {
-        host(
+        let mut fields = host(
             &self.node,
             [
                 ("tenant", AuditField::text(&self.tenant)),
@@ -132,7 +135,11 @@ impl Happened for NodeRegistered {
                 ("hostname", AuditField::maybe(self.hostname.as_ref())),
                 ("plane", AuditField::maybe(self.plane.as_ref())),
             ],
-        )
+        );
+        if !self.labels.is_empty() {
+            fields.push(("labels", label_field(&self.labels)));
+        }
+        fields
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -143,6 +150,7 @@ impl Happened for NodeRegistered {
         let (id, tenant) = (self.node.clone(), self.tenant.clone());
         let mut node = Node::registered(id.clone(), tenant, self.profile.clone(), state.at);
         node.name = self.name.clone();
+        node.labels = self.labels.clone();
         node.hostname = self.hostname.clone();
         node.plane = self.plane.clone();
         state.nodes.insert(id.clone(), Arc::new(node));

@@ -1,8 +1,11 @@
 //! Tokens: created by operators, revoked before use, expired by time.
 
-use crate::names::{NodeId, ProfileName, SecretHash, Source, Span, TenantId, Timestamp, Title, TokenId};
+use crate::names::{
+    Labels, NodeId, ProfileName, SecretHash, Source, Span, TenantId, Timestamp, Title, TokenId,
+};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
+use crate::registry::node::describe::label_field;
 use crate::registry::policy::TOKEN_TTL_MIN;
 use crate::registry::{Actor, Envelope, Event, NodeState, Rejection, State, Token, TokenState};
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,9 @@ pub struct CreateToken {
     /// What the node that it makes shall be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Title>,
+    /// The labels of the node that it makes; none leaves those that a node has.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// The live stream that this replica has with `node`. Only the native API asks about it: the mints of other systems
     /// know no such question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,6 +59,7 @@ pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateT
             expires_at: state.at.plus(create.ttl.unwrap_or(state.policy.token_default_ttl)),
             state: TokenState::Unused,
             name: create.name.clone(),
+            labels: create.labels.clone(),
             replace: create.replace,
         })]),
     }
@@ -110,6 +117,7 @@ impl Happened for Token {
         // Lines of old logs are made again from their commands: what came later is there only if it is said.
         .chain(self.name.as_ref().map(|name| ("name", AuditField::text(name))))
         .chain(self.replace.then_some(("replace", AuditField::Flag(true))))
+        .chain((!self.labels.is_empty()).then(|| ("labels", label_field(&self.labels))))
         .collect()
     }
 

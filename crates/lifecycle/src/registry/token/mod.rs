@@ -6,7 +6,7 @@ pub(super) mod expire;
 pub(super) mod revoke;
 
 use super::State;
-use crate::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, Title, TokenId};
+use crate::names::{Labels, NodeId, ProfileName, SecretHash, TenantId, Timestamp, Title, TokenId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub struct Token {
     /// What the node that it makes shall be called.
     #[serde(default)]
     pub name: Option<Title>,
+    /// The labels of the node that it makes.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// Asked for even if the node is connected.
     #[serde(default)]
     pub replace: bool,

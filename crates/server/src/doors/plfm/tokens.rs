@@ -10,7 +10,7 @@ use api::doors::plfm::{CreateHostToken, HostTokenItem, HostTokenList, HostTokenQ
 use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
-use lifecycle::names::TokenId;
+use lifecycle::names::{Labels, TokenId};
 use lifecycle::registry::{Act, Command, Door, Rejection};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ pub async fn create(
 ) -> Result<(StatusCode, axum::Json<MintedHostToken>), Failure> {
     let order = mint::TokenRequest {
         name: None,
+        labels: Labels::default(),
         door: Door::Plfm,
         tenant: caller.tenant(&app, None)?,
         node: None,

@@ -13,7 +13,7 @@ use axum::extract::State;
 use http::StatusCode;
 use journal::View;
 use lifecycle::names::{Labels, NodeId, Serial, Title};
-use lifecycle::registry::{Act, Change, Command, Describe, Node, Rejection};
+use lifecycle::registry::{Act, Change, Command, Describe, Node, Rejection, Relabel};
 use std::sync::Arc;
 
 /// Why an agent that is deleted is revoked.
@@ -55,6 +55,7 @@ pub async fn describe(
         node: node.id.clone(),
         name: change(request.name, |name| Title::parse(&name).map_err(bad))?,
         labels: change(request.labels, |labels| Labels::parse(labels).map_err(bad))?,
+        relabel: Relabel::default(),
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::Describe(describe)).await?;
     let node =
@@ -103,7 +104,12 @@ pub async fn delete(
     let (_, node) = visible(&app, &caller, &id)?;
     let revoke = Command::Revoke { node: node.id.clone(), reason: DELETED.to_owned() };
     app.commit(caller.actor.clone(), &caller.origin, revoke).await?;
-    let forget = Describe { node: node.id.clone(), name: Change::Forget, labels: Change::Forget };
+    let forget = Describe {
+        node: node.id.clone(),
+        name: Change::Forget,
+        labels: Change::Forget,
+        relabel: Relabel::default(),
+    };
     app.commit(caller.actor, &caller.origin, Command::Describe(forget)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

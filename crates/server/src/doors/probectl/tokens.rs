@@ -8,7 +8,7 @@ use api::doors::probectl::{MintEnrollToken, MintedEnrollToken, moment};
 use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
-use lifecycle::names::{NodeId, Span, Title};
+use lifecycle::names::{Labels, NodeId, Span, Title};
 use lifecycle::registry::Door;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub async fn mint(
         profile: None,
         ttl: request.ttl_seconds.map(|seconds| Span::from_millis(seconds.saturating_mul(1000))),
         name: request.name.as_deref().map(Title::parse).transpose().map_err(bad)?,
+        labels: Labels::default(),
         connected: mint::IfConnected::NotAsked,
     };
     let mint::NewToken { value, token, .. } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
