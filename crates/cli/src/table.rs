@@ -48,6 +48,8 @@ pub struct Table {
     elastic: Option<usize>,
     /// Left out first, in this order; then the others, the rightmost first.
     expendable: Vec<usize>,
+    /// Shortened in its middle before anything is left out, and never left out.
+    narrow: Option<usize>,
 }
 
 impl Table {
@@ -55,7 +57,7 @@ impl Table {
     pub fn new<const COLUMNS: usize>(head: [&str; COLUMNS], empty: &'static str) -> Self {
         let head: Vec<String> = head.into_iter().map(str::to_owned).collect();
         let painted = head.iter().position(|name| PAINTED.contains(&name.as_str()));
-        Self { head, rows: Vec::new(), empty, painted, elastic: None, expendable: Vec::new() }
+        Self { head, rows: Vec::new(), empty, painted, elastic: None, expendable: Vec::new(), narrow: None }
     }
 
     /// The column that shows a row's tone, and is never left out.
@@ -67,6 +69,12 @@ impl Table {
     /// The column that may be cut at its end, because it is prose.
     pub fn cutting(mut self, name: &str) -> Self {
         self.elastic = self.column(name);
+        self
+    }
+
+    /// The column whose values are known by both their ends: where there is no room they are shortened, and stay.
+    pub fn narrowing(mut self, name: &str) -> Self {
+        self.narrow = self.column(name);
         self
     }
 
@@ -122,9 +130,12 @@ impl Table {
         let natural: Vec<usize> = self.head.iter().enumerate().map(widest).collect();
         let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
         let order = self.expendable.iter().copied().chain(rightmost);
-        let order: Vec<usize> =
-            order.filter(|column| *column != 0 && Some(*column) != self.painted).collect();
-        ColumnPlan::new(natural, &order, self.elastic, screen.columns())
+        let stays = |column: &usize| {
+            let first = *column == 0 && !self.expendable.contains(column);
+            !first && Some(*column) != self.painted && Some(*column) != self.narrow
+        };
+        let order: Vec<usize> = order.filter(stays).collect();
+        ColumnPlan::new(natural, &order, (self.elastic, self.narrow), screen.columns())
     }
 }
 

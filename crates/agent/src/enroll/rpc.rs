@@ -8,6 +8,7 @@ use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, 
 use client::unreachable::{Distrust, Unreachable};
 use client::{AgentApi, Error, ServerUrl, Trust};
 use lifecycle::host::TOLERANCE;
+use lifecycle::names::Timestamp;
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
@@ -94,9 +95,30 @@ pub async fn enroll(
     };
     let agent = AgentApi::new(plan.servers.clone(), trust, None).map_err(fault)?.on_retry(options.on_retry());
     let key = &pending.idempotency_key;
+    if options.plain {
+        let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
+        output::notice(&format!("asking {} for a certificate", servers.join(", ")));
+    }
     match agent.enroll(request, key, &options.correlation_id, options.deadline()).await {
-        Ok(reply) => Ok(reply.message),
+        Ok(reply) => {
+            warn_of_clock(reply.server_time);
+            Ok(reply.message)
+        }
         Err(error) => Err(clock_or_fault(error, &plan.servers, trust).await),
+    }
+}
+
+/// A certificate may be valid by a wrong clock too; the next one may not be.
+fn warn_of_clock(server_time: Option<u64>) {
+    let Some(server_time) = server_time else { return };
+    let ahead = failed_call::ahead_of(Timestamp::from_millis(server_time));
+    if ahead.unsigned_abs() > TOLERANCE.millis() {
+        tracing::warn!(
+            class = AgentCode::ClockSkew.word(),
+            "{}; remedy: {}",
+            FailedCall::skewed(ahead).error,
+            code::CLOCK
+        );
     }
 }
 

@@ -6,6 +6,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Less of a sentence says nothing.
 const ELASTIC_LEAST: usize = 24;
+/// Enough of both ends of an id to know it by.
+const NARROW_LEAST: usize = 16;
 
 pub struct ColumnPlan {
     /// Of every column; absent for those that are left out.
@@ -17,16 +19,25 @@ pub struct ColumnPlan {
 
 impl ColumnPlan {
     /// `natural` is what each column would take, `order` what may be left out, first things first.
-    pub fn new(natural: Vec<usize>, order: &[usize], elastic: Option<usize>, columns: Option<usize>) -> Self {
+    pub fn new(
+        natural: Vec<usize>,
+        order: &[usize],
+        (elastic, narrow): (Option<usize>, Option<usize>),
+        columns: Option<usize>,
+    ) -> Self {
         let widths = natural.iter().copied().map(Some).collect();
         let mut plan = Self { widths, dropped: Vec::new(), elastic };
         let Some(columns) = columns.filter(|columns| plan.total() > *columns) else { return plan };
         // Prose is cut before anything is left out, and gets what remains at the end.
         let least = |column: usize| {
             let whole = natural.get(column).copied().unwrap_or_default();
-            if Some(column) == elastic { whole.min(ELASTIC_LEAST) } else { whole }
+            match Some(column) {
+                column if column == elastic => whole.min(ELASTIC_LEAST),
+                column if column == narrow => whole.min(NARROW_LEAST),
+                _ => whole,
+            }
         };
-        if let Some(column) = elastic {
+        for column in [elastic, narrow].into_iter().flatten() {
             plan.set(column, Some(least(column)));
         }
         let elastic_last = order.iter().filter(|column| Some(**column) != elastic);
@@ -44,6 +55,7 @@ impl ColumnPlan {
                 plan.set(*column, Some(least(*column)));
             }
         }
+        plan.distribute(&natural, narrow, columns);
         plan.distribute(&natural, elastic, columns);
         plan.dropped = (0..natural.len()).filter(|column| plan.widths.get(*column) == Some(&None)).collect();
         plan
