@@ -130,11 +130,9 @@ impl Table {
         let natural: Vec<usize> = self.head.iter().enumerate().map(widest).collect();
         let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
         let order = self.expendable.iter().copied().chain(rightmost);
-        let stays = |column: &usize| {
-            let first = *column == 0 && !self.expendable.contains(column);
-            !first && Some(*column) != self.painted && Some(*column) != self.narrow
-        };
-        let order: Vec<usize> = order.filter(stays).collect();
+        let may_go =
+            |column: &usize| *column != 0 && Some(*column) != self.painted && Some(*column) != self.narrow;
+        let order: Vec<usize> = order.filter(may_go).collect();
         ColumnPlan::new(natural, &order, (self.elastic, self.narrow), screen.columns())
     }
 }

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 
+from clocks import shifted
 from machine import AGENT, PATIENCE, clean_env, run, scratch, until
 from mounts import need_root
 

@@ -79,7 +79,7 @@ def test_files_that_root_left_are_given_back_by_the_command_that_is_named(of_the
 def test_a_key_of_another_user_is_made_ones_own_by_the_command_that_is_named(of_the_service, place):
     base, home, _ = of_the_service
     root_key, root = home / "root.pem", home / "d" / "ca" / "bundle.pem"
-    command = (ENLIST, "ca", "sign-crl", "--root-key", root_key, "--root-cert", root, "--out", place / "crl.pem", "--json")
+    command = (ENLIST, "ca", "sign-crl", "--root-key", root_key, "--root-cert", root, "--issuer", root, "--out", place / "crl.pem", "--json")
     refused = run(*command)
     assert refused.code == 1 and refused.error()["code"] == "key_exposed", refused
     assert f"chown root: {root_key}" in refused.error()["hint"], refused

@@ -6,6 +6,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Less of a sentence says nothing.
 const ELASTIC_LEAST: usize = 24;
+/// Beside a column that is shortened, so that both stay.
+const ELASTIC_LEAST_BESIDE: usize = 12;
 /// Enough of both ends of an id to know it by.
 const NARROW_LEAST: usize = 16;
 
@@ -32,6 +34,7 @@ impl ColumnPlan {
         let least = |column: usize| {
             let whole = natural.get(column).copied().unwrap_or_default();
             match Some(column) {
+                column if column == elastic && narrow.is_some() => whole.min(ELASTIC_LEAST_BESIDE),
                 column if column == elastic => whole.min(ELASTIC_LEAST),
                 column if column == narrow => whole.min(NARROW_LEAST),
                 _ => whole,

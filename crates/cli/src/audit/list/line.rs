@@ -33,8 +33,7 @@ pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, CommandEr
         return Ok(String::new());
     }
     let head = ["SEQ", "AT", "EVENT", "ACTOR", "DETAIL"];
-    let mut table =
-        Table::new(head, "").painting("EVENT").cutting("DETAIL").dropping(["SEQ"]).narrowing("ACTOR");
+    let mut table = Table::new(head, "").painting("EVENT").cutting("DETAIL").narrowing("ACTOR");
     for line in lines {
         let line: AuditLine = serde_json::from_str(line.get()).map_err(|error| {
             CommandError::fault("line_unreadable", format!("a line cannot be read: {error}"))
