@@ -177,6 +177,24 @@ pub fn check_tenant(identity: &HostIdentity, wanted: Option<&TenantId>) -> Resul
     }
 }
 
+/// The same of an identity that is stored already, which is left as it is.
+pub fn check_stored_tenant(identity: &HostIdentity, wanted: Option<&TenantId>) -> Result<(), Fault> {
+    let stored = identity.tenant().unwrap_or_default();
+    match wanted.filter(|wanted| wanted.as_str() != stored) {
+        None => Ok(()),
+        Some(wanted) => Err(Fault::usage(
+            AgentCode::TenantMismatch,
+            format!(
+                "the identity that is stored here is of tenant {stored} (node {}), and this host is of tenant {wanted} by --tenant or \
+                 agent.toml: it is not used",
+                identity.node_id().unwrap_or("-")
+            ),
+            "correct `tenant`; or, if the identity is the wrong one, have an operator revoke its node, and enroll with --replace and a token of \
+             the right tenant",
+        )),
+    }
+}
+
 pub fn invalid(message: impl Into<String>) -> Fault {
     let hint = "nothing was stored; update enlist-agent if the control plane is newer, then run the same command again";
     Fault::host(

@@ -178,7 +178,8 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Man { out: None } => {
-            output::raw(&manual::whole());
+            let pages = if output::is_terminal() { manual::installing().into() } else { manual::whole() };
+            output::raw(&pages);
             ExitCode::SUCCESS
         }
         Command::Man { out: Some(dir) } => match manual::write(dir) {

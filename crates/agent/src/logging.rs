@@ -24,7 +24,8 @@ pub fn start(environment: &Environment, json: bool, daemon: bool) {
     // The tunnel has a line for every packet that it cannot send; what is worth one is told by the overlay's own part.
     let filter = if level.contains('=') { filter } else { filter.with_target("gotatun", LevelFilter::OFF) };
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = layer().with_writer(io::stderr).with_ansi(false);
+    // The part of the program that logs a line is of use to whoever searches it, and asks for a log.
+    let lines = layer().with_writer(io::stderr).with_ansi(false).with_target(asked(environment).is_some());
     // A second start, when another program runs this one inside itself, leaves that program's log as it is.
     _ = if !daemon && is_plain(environment) {
         registry.with(lines.event_format(Sentences)).try_init()

@@ -35,6 +35,15 @@ pub fn whole() -> Vec<u8> {
     pages
 }
 
+/// What a person at a terminal sees, for whom the source of the pages is of no use.
+pub fn installing() -> String {
+    let names = commands().into_iter().map(|command| format!("  {}\n", Man::new(command).get_filename()));
+    format!(
+        "manual pages:\n{}Install them, then read one:\n  enlist-agent man --out /usr/local/share/man/man1\n  man enlist-agent-enroll\n",
+        names.collect::<String>()
+    )
+}
+
 /// One file per command.
 pub fn write(dir: &Path) -> Result<ManualDirectory, Fault> {
     let written = fs::create_dir_all(dir)

@@ -1,6 +1,6 @@
 //! What goes to standard output and standard error, for people and for scripts.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
@@ -28,6 +28,11 @@ pub fn error(fault: &Fault, json: bool) {
 pub fn notice(text: &str) {
     let text = Columns::stderr().hang("", 2, &harmless(text));
     _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Whether a person reads standard output.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Bytes made by a generator, as they are.

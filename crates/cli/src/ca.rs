@@ -77,7 +77,7 @@ pub enum Command {
         server: Option<Option<String>>,
         /// Takes the place of the global flag, whose name is taken.
         #[arg(long, id = "server", value_name = "URL", hide = true)]
-        server_url: Option<String>,
+        server_url: Vec<String>,
         /// Write the certificate of this issuer alone (ISSUER in `enlist ca show`), such as one to be denied by `enlist ca sign-crl`
         #[arg(long, value_name = "ID")]
         issuer: Option<String>,
@@ -145,8 +145,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&ca, |ca| text(ca, output.screen()))
         }
         Command::Export { server, server_url: _, issuer } => {
-            let url = server.clone().flatten().or_else(|| reach.server.clone());
-            let reach = Reach { server: url, ..reach.clone() };
+            let named = server.clone().flatten().map(|url| vec![url]);
+            let reach = Reach { server: named.unwrap_or_else(|| reach.server.clone()), ..reach.clone() };
             let query = BundleQuery { server: (server == Some(None)).then_some(true), issuer, nodes: None };
             let pem = trust_bundle(&reach, &query).await?;
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
@@ -284,7 +284,7 @@ fn text(ca: &Ca, screen: Screen) -> String {
     for issuer in &ca.issuers {
         let leaves = match issuer.other_leaves {
             0 => issuer.leaves.to_string(),
-            others => format!("{} (nodes {})", issuer.leaves.saturating_add(others), issuer.leaves),
+            others => format!("{} ({} of nodes)", issuer.leaves.saturating_add(others), issuer.leaves),
         };
         let cells = [
             issuer.id.as_str(),

@@ -94,11 +94,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                     return removed_itself(cluster, screen);
                 }
                 let counts = cluster.replicas.iter().any(|item| item.replica_id == id);
-                let next = if counts {
+                let next = if !cluster.quorum {
+                    "The replicas that are left are no majority, and nothing can be changed until one more of them is back. Keep the removed \
+                     one and its directory until `enlist cluster status` no longer lists it."
+                } else if counts {
                     "It still counts for the majority: keep it running until `enlist cluster status` no longer lists it."
                 } else {
                     "Its process can be stopped and its directory deleted."
                 };
+                let next = screen.hang(0, 0, next);
                 format!("replica {} is removed\n{next}\n\n{}", harmless(&id), status(cluster, screen))
             })
         }
@@ -164,7 +168,12 @@ fn without_watch(reach: &Reach, error: &client::Error) -> String {
 
 fn status(cluster: &Cluster, screen: Screen) -> String {
     let leader = cluster.leader.as_deref().map_or_else(|| "none".to_owned(), |id| format!("replica {id}"));
+    let mut exclusions =
+        cluster.reasons.iter().filter_map(|word| Code::of(word)).filter(|code| is_exclusion(code));
     let quorum = match (cluster.quorum, cluster.state_age_ms) {
+        _ if exclusions.clone().next().is_some() => {
+            "not known: the other replicas do not talk to this one".to_owned()
+        }
         (true, _) => "yes".to_owned(),
         (false, age) => format!("no: nothing was heard of a majority for {} s", age / 1000),
     };
@@ -177,8 +186,7 @@ fn status(cluster: &Cluster, screen: Screen) -> String {
         .with("term", &cluster.term.to_string())
         .with("epoch", &cluster.epoch.to_string());
     // Of a replica that the others do not talk to, what it says of them means nothing.
-    let excluded = cluster.reasons.iter().filter_map(|word| Code::of(word)).find(|code| is_exclusion(code));
-    let notice = excluded.map(|code| {
+    let notice = exclusions.next().map(|code| {
         let text = format!(
             "The other replicas do not talk to replica {} ({}), so what it says of them is not so. {}.",
             cluster.replica_id,

@@ -55,7 +55,10 @@ struct ContextItem<'a> {
 /// Every field of a context, null where it says nothing.
 #[derive(Debug, Default, Serialize)]
 struct ContextFields {
+    /// The first of the replicas.
     server: Option<String>,
+    /// All of them, in the order in which they are tried.
+    servers: Vec<String>,
     dir: Option<String>,
     socket: Option<String>,
     ca: Option<String>,
@@ -70,7 +73,8 @@ impl ContextFields {
         let Context { server, dir, socket, ca, ca_pin, cert, key, api_key_file } = context.clone();
         let text = |path: Option<std::path::PathBuf>| path.map(|path| path.display().to_string());
         Self {
-            server,
+            server: server.as_slice().first().cloned(),
+            servers: server.as_slice().to_vec(),
             dir: text(dir),
             socket: text(socket),
             ca: text(ca),

@@ -8,7 +8,7 @@ mod directory;
 mod processes;
 mod summary;
 
-use crate::error::CommandError;
+use crate::error::{CommandError, Exit};
 use crate::logs;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -23,13 +23,18 @@ use directory::DevDirectory;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path as FilePath;
+use std::time::Duration;
 
 /// The default address, used if its port is free.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
+/// A control plane that cannot write its log says so within a second.
+const FAILURE_SHOWS: Duration = Duration::from_secs(2);
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Address to listen on, of the first of several replicas [default: 127.0.0.1:8443, or any free port]
+    /// Address to listen on, of the first of several replicas [default: that of --dir; in a new one 127.0.0.1:8443, or any free
+    /// port]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// Start so many replicas, each in a process of its own [default: 1, or as many as --dir has]
@@ -78,6 +83,7 @@ async fn serve(
     let server = listen(arguments.listen, directory).await?;
     let shown = tokio::select! {
         shown = show(arguments, directory, &server, output) => shown,
+        cause = server.failed() => Err(serving::replication_stopped(&cause, directory.dir.path())),
         () = signals.next() => {
             let stopped = serving::stop(server, signals).await;
             // Nothing has been printed yet.
@@ -85,28 +91,48 @@ async fn serve(
             return stopped;
         }
     };
+    // What the demo node says is then only what follows from it.
+    let shown = match shown {
+        Err(failure) => match tokio::time::timeout(FAILURE_SHOWS, server.failed()).await {
+            Ok(cause) => Err(serving::replication_stopped(&cause, directory.dir.path())),
+            Err(_) => Err(failure),
+        },
+        shown => shown,
+    };
     if shown.is_err() || arguments.once {
         let stopped = serving::stop(server, signals).await;
         return shown.and(stopped);
     }
-    signals.next().await;
-    serving::stop(server, signals).await?;
+    let cause = tokio::select! {
+        () = signals.next() => None,
+        cause = server.failed() => Some(cause),
+    };
+    let stopped = serving::stop(server, signals).await;
+    if let Some(cause) = cause {
+        return Err(serving::replication_stopped(&cause, directory.dir.path()));
+    }
+    stopped?;
     summary::print_stopped(directory, &directory.own_program()?, output)
 }
 
-/// Where it was asked for, now or when the directory was made: nodes look for it there. A port that is taken is no reason to fail,
-/// unless it was asked for.
+/// Where it was asked for, now or when the directory was made: nodes look for it there.
 async fn listen(asked: Option<SocketAddr>, directory: &DevDirectory) -> Result<Server, CommandError> {
-    let at = |listen| start(directory.dir.clone(), Overrides { listen, ..Overrides::default() });
-    let started = match at(asked.into_iter().collect()).await {
-        Err(RunError::Listen { address, error })
-            if asked.is_none() && error.kind() == ErrorKind::AddrInUse =>
-        {
-            at(vec![SocketAddr::new(address.ip(), 0)]).await
+    let overrides = Overrides { listen: asked.into_iter().collect(), ..Overrides::default() };
+    start(directory.dir.clone(), overrides).await.map_err(|error| match error {
+        RunError::Listen { address, ref error } if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
+            let message = format!(
+                "{address}, where the agents of {} look for this control plane, is in use by another process",
+                directory.path()
+            );
+            let hint = format!(
+                "stop that process; or go on at another address with `--listen {}`, and give these agents the URL that is printed \
+                 then (--server, or `server` in their agent.toml)",
+                SocketAddr::new(address.ip(), 0)
+            );
+            CommandError::new(Exit::Fault, "cannot_listen", message, hint)
         }
-        started => started,
-    };
-    Ok(started?)
+        error => error.into(),
+    })
 }
 
 async fn show(

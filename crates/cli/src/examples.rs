@@ -276,12 +276,15 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist policy show",
         &[
             ("Show the whole policy", "enlist policy show"),
-            ("Show one value", "enlist policy show token.max_ttl"),
+            ("Show one value", "enlist policy show token.default_ttl"),
         ],
     ),
     (
         "enlist policy set",
-        &[("Limit the lifetime of new tokens to 12 hours", "enlist policy set token.max_ttl 12h")],
+        &[(
+            "Let tokens live 30 minutes unless --expires says otherwise",
+            "enlist policy set token.default_ttl 30m",
+        )],
     ),
     ("enlist ca show", &[("Show the root, its fingerprint for --ca-pin, and the issuers", "enlist ca show")]),
     (
@@ -442,6 +445,10 @@ const TABLE: &[(&str, &[Example])] = &[
             (
                 "Add an operator, and write a certificate and its key to ./alice",
                 "enlist operator add alice --role operator --out ./alice",
+            ),
+            (
+                "The same for a key that alice has made, with the request that she has sent",
+                "enlist operator add alice --role operator --csr alice.csr --out ./alice",
             ),
             ("Add a viewer of one tenant", "enlist operator add bob --role viewer --tenant acme"),
         ],

@@ -50,7 +50,11 @@ where
     let logs = tracing_subscriber::registry().with(filter);
     let started = match std::env::var("ENLIST_LOG_FORMAT").as_deref() {
         Ok("json") => logs.with(layer().with_writer(writer).json()).try_init(),
-        Ok("text" | "") | Err(_) => logs.with(layer().with_writer(writer).with_ansi(colour)).try_init(),
+        Ok("text" | "") | Err(_) => {
+            // The part of the program that logs a line is of use to whoever searches it, and asks for a log.
+            let lines = layer().with_writer(writer).with_ansi(colour).with_target(is_asked_for());
+            logs.with(lines).try_init()
+        }
         Ok(_) => {
             return Err(CommandError::usage(
                 "ENLIST_LOG_FORMAT is neither text nor json",

@@ -6,12 +6,12 @@ use crate::examples;
 use crate::output::Output;
 use ::agent::manual::{literal, page, write_page};
 use clap::Command;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Write one page per command to this directory instead of standard output
+    /// Write one page per command to this directory instead of the program's page to standard output
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -20,6 +20,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
     let mut program = definition().disable_help_subcommand(true);
     program.build();
     match &arguments.out {
+        None if io::stdout().is_terminal() && !output.is_json() => output.verbatim(&installing(&program)),
         None => {
             let mut text = Vec::new();
             page(&program, &notes(&program), &mut text)
@@ -33,6 +34,25 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
             output
                 .document(&serde_json::json!({ "dir": dir }), |_| format!("the manual pages are in {dir}\n"))
         }
+    }
+}
+
+/// What a person at a terminal sees, for whom the source of a page is of no use.
+fn installing(program: &Command) -> String {
+    let mut names = Vec::new();
+    name_pages(program, &mut names);
+    format!(
+        "{} manual pages:\n{}\nInstall all of them, then read one:\n  enlist man --out /usr/local/share/man/man1\n  man enlist-node-list\n\
+         Print the page of the program itself: enlist man | man -l -\n",
+        names.len(),
+        names.iter().map(|name| format!("  {name}\n")).collect::<String>()
+    )
+}
+
+fn name_pages(command: &Command, names: &mut Vec<String>) {
+    names.push(command.get_bin_name().unwrap_or_else(|| command.get_name()).replace(' ', "-"));
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+        name_pages(child, names);
     }
 }
 

@@ -18,7 +18,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Add an operator; with --out also issue a certificate, whose key never leaves this machine
+    /// Add an operator; with --out also issue a certificate
+    ///
+    /// The key is made on this machine and written to the directory, which has to be moved to the operator's machine. With --csr the
+    /// operator makes the key, and nobody else ever has it.
     Add {
         /// Name of the operator
         name: String,
@@ -28,6 +31,9 @@ pub enum Command {
         /// an issuer) and context.toml to this directory
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Certify the key of this certificate signing request, PKCS#10 in PEM, instead of making one
+        #[arg(long, value_name = "FILE", requires = "out")]
+        csr: Option<PathBuf>,
     },
     /// Renew your own certificate: make a new key and replace both files
     ///
@@ -112,7 +118,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     match command {
         // Above: it says as whom it comes in its own way.
         Command::Renew { .. } => Ok(()),
-        Command::Add { name, rights, out: None } => {
+        Command::Add { name, rights, out: None, csr: _ } => {
             let request = rights.request(name, None);
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
@@ -121,10 +127,10 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 output.screen().hang(0, 0, &said)
             })
         }
-        Command::Add { name, rights, out: Some(dir) } => {
+        Command::Add { name, rights, out: Some(dir), csr } => {
             let target = reach.chosen()?.target;
             let (ca, _) = ca_trust::follow(&target, &dir.join("ca.pem")).await?;
-            let files = identity::IdentityFiles::prepare(&dir)?;
+            let files = identity::IdentityFiles::prepare(&dir, csr.as_deref())?;
             let request = rights.request(name, Some(files.request()?));
             let added: AddedOperator = match operator.post(&path, &request).await {
                 Ok(added) => added,
@@ -133,13 +139,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                     return Err(error.into());
                 }
             };
-            // The caller's own address is known to work; on the socket only the control plane knows one.
-            let server = match target {
-                Target::Server { url, .. } => Some(url),
-                Target::Socket(_) => added.server_url.clone(),
+            // The caller's own addresses are known to work; on the socket only the control plane knows them.
+            let servers = match target {
+                Target::Server { servers, .. } => servers,
+                Target::Socket(_) => added.servers(),
             };
-            files.finish(&identity::OperatorCertificate::of(&added, &ca, server.as_deref())?)?;
-            output.document(&added, |added| identity::text(added, &dir, server.as_deref(), output.screen()))
+            files.finish(&identity::OperatorCertificate::of(&added, &ca, &servers)?)?;
+            output.document(&added, |added| {
+                identity::text(added, &dir, (!servers.is_empty(), csr.is_none()), output.screen())
+            })
         }
         Command::List => {
             let items: Vec<OperatorItem> = operator.list(&path).await?;

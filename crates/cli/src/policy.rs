@@ -1,10 +1,12 @@
 //! `enlist policy`: replicated values that can change an outcome.
 
+mod show;
+
 use crate::confirm::ConfirmFlag;
 use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::table::{Table, Tone, harmless};
+use crate::table::{Table, harmless};
 use api::code;
 use api::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -15,19 +17,20 @@ use std::sync::LazyLock;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show every policy value, or one
+    /// Show every policy value with its meaning, or one value
     Show {
-        /// Policy key, such as token.max_ttl [default: all keys]
+        /// Policy key, such as token.default_ttl [default: all keys]
         #[arg(id = "policy_key", value_name = "KEY", value_parser = KnownKeys, hide_possible_values = true)]
         key: Option<String>,
     },
     /// Change a policy value; it takes effect at once, everywhere
     Set {
-        /// Policy key, such as token.max_ttl (KEY in `enlist policy show`)
+        /// Policy key, such as token.default_ttl (KEY in `enlist policy show`)
         #[arg(id = "policy_key", value_name = "KEY", value_parser = KnownKeys, hide_possible_values = true)]
         #[arg(long_help = explained())]
         key: String,
-        /// New value, such as 12h
+        /// New value, such as 30m
+        #[arg(allow_negative_numbers = true)]
         value: String,
         #[command(flatten)]
         confirm: ConfirmFlag,
@@ -71,7 +74,11 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     match command {
         Command::Show { key: None } => {
             let list: PolicyList = operator.get(&path).await?;
-            output.list(&list.items, table)
+            if output.is_json() {
+                output.list(&list.items, |_| Table::new(["KEY", "VALUE"], ""))
+            } else {
+                output.verbatim(&show::text(&list.items, output.screen()))
+            }
         }
         Command::Show { key: Some(key) } => {
             let list: PolicyList = operator.get(&path).await?;
@@ -79,6 +86,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&item, |item| format!("{}\n", harmless(&item.value)))
         }
         Command::Set { key, value, confirm } => {
+            if key == TOKEN_MAX_TTL {
+                confirm.at_terminal(&lowered_for_good(&value), output)?;
+            }
             let request = SetPolicyRequest { key: key.clone(), value, confirm: None };
             let set: PolicyItem = match operator.put(&path, &request).await {
                 Ok(set) => set,
@@ -92,17 +102,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     }
 }
 
+/// The one value that cannot be set back.
+const TOKEN_MAX_TTL: &str = "token.max_ttl";
+
+fn lowered_for_good(value: &str) -> String {
+    format!("{TOKEN_MAX_TTL} can only be lowered: once it is {value}, it can never be more than that again")
+}
+
 /// As `set` would be refused.
 fn unknown(key: &str) -> CommandError {
     let code = code::POLICY_KEY_UNKNOWN;
     CommandError::new(Exit::Refused, code.word, format!("there is no policy key {key}"), code.hint)
-}
-
-fn table(items: &[PolicyItem]) -> Table {
-    // A value is never left out, only cut at its end.
-    let mut table = Table::new(["KEY", "VALUE"], "no policy values").painting("VALUE").cutting("VALUE");
-    for item in items {
-        table.row(Tone::Plain, [&item.key, &item.value]);
-    }
-    table
 }

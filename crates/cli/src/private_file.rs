@@ -1,6 +1,7 @@
 //! Files that hold a secret: made new and readable by their owner only, and refused when others may read them.
 
 use crate::error::{CommandError, Exit};
+use crate::shell;
 use pki::pem::{self, PemError};
 use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -170,6 +171,15 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 
 /// The refusal of a file that others may read.
 pub fn exposed(path: &Path, otherwise: &str) -> CommandError {
+    let owner = shell::other_owner(path).filter(|owner| !is_trusted(*owner));
+    if let Some(owner) = owner {
+        let (file, own) = (shell::quoted(path), shell::user(rustix::process::geteuid().as_raw()));
+        let message = format!("{} belongs to another user ({})", path.display(), shell::user(owner));
+        let hint = format!(
+            "if nobody else has a copy, make it yours as root with `chown {own}: {file}` and `chmod 600 {file}`, and run it again; otherwise {otherwise}"
+        );
+        return CommandError::new(Exit::Fault, "key_exposed", message, hint);
+    }
     let hint = format!(
         "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
         path.display()

@@ -38,9 +38,10 @@ pub struct Reach {
     /// Use this operator socket, if it is not in the data directory (or ENLIST_SOCKET)
     #[arg(long, global = true, hide_short_help = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Use the control plane at https://HOST[:PORT] (or ENLIST_SERVER)
+    /// Use the control plane at https://HOST[:PORT] (or ENLIST_SERVER, with commas between several); repeat for several replicas,
+    /// which are tried in order
     #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
-    pub server: Option<String>,
+    pub server: Vec<String>,
     /// Authenticate with this certificate, PEM (or ENLIST_CERT)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub cert: Option<PathBuf>,
@@ -82,23 +83,23 @@ impl Reach {
 
     /// Reads the files that the target names. Nothing is sent.
     pub fn open(&self, target: &Target) -> Result<(OperatorApi, Option<ClientCertificate>), CommandError> {
-        let (url, server_trust, credential) = match target {
+        let (servers, server_trust, credential) = match target {
             Target::Socket(path) => {
                 check_socket(path)?;
                 return Ok((OperatorApi::over_socket(path), None));
             }
-            Target::Server { url, server_trust, credential } => (url, server_trust, credential),
+            Target::Server { servers, server_trust, credential } => (servers, server_trust, credential),
         };
         let credential = credential.as_ref().ok_or_else(missing_credential)?;
-        let url = ServerUrl::parse(url).map_err(client::Error::from)?;
+        let servers = server_urls(servers)?;
         let trust = trust(server_trust)?;
         match credential {
             OperatorCredential::ApiKey(path) => {
                 let credential = ApiCredential::ApiKey(api_key(path)?);
-                Ok((OperatorApi::over_tls(url, &trust, Some(&credential))?, None))
+                Ok((OperatorApi::over_tls(servers, &trust, Some(&credential))?, None))
             }
             OperatorCredential::Certificate { cert, key } => {
-                let (operator, presented) = certificate::open(&url, &trust, cert, key)?;
+                let (operator, presented) = certificate::open(&servers, &trust, cert, key)?;
                 Ok((operator, Some(presented)))
             }
         }
@@ -125,7 +126,7 @@ impl Reach {
             ("--context", text(context)),
             ("--dir", path(dir)),
             ("--socket", path(socket)),
-            ("--server", text(server)),
+            ("--server", !server.is_empty()),
             ("--cert", path(cert)),
             ("--key", path(key)),
             ("--api-key-file", path(api_key_file)),
@@ -139,6 +140,11 @@ impl Reach {
             }
         }
     }
+}
+
+/// The replicas of a control plane, in the order in which they are tried.
+pub fn server_urls(servers: &[String]) -> Result<Vec<ServerUrl>, CommandError> {
+    servers.iter().map(|url| Ok(ServerUrl::parse(url).map_err(client::Error::from)?)).collect()
 }
 
 /// Once: a list takes several requests.
@@ -218,8 +224,12 @@ fn check_socket(socket: &Path) -> Result<(), CommandError> {
                 );
                 return Err(CommandError::unreachable(message, &hint));
             }
-            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server; `enlist context add` saves one";
-            Err(CommandError::unreachable(message, hint))
+            let dir = socket.parent().unwrap_or(Path::new(DEFAULT_DIR));
+            let hint = format!(
+                "start the control plane (its service, or `{}`), or give its location: --dir, --socket or --server; `enlist context add` saves one",
+                crate::shell::start_server(dir)
+            );
+            Err(CommandError::unreachable(message, &hint))
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::CommandError;
 use crate::reach::Reach;
 use crate::screen::Screen;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Before a command line, and before what goes on below it.
@@ -61,7 +62,7 @@ pub fn same_target(reach: &Reach, command: &str) -> String {
         ("--context", context.clone()),
         ("--dir", path(dir)),
         ("--socket", path(socket)),
-        ("--server", server.clone()),
+        ("--server", Some(server.join(" --server ")).filter(|servers| !servers.is_empty())),
         ("--cert", path(cert)),
         ("--key", path(key)),
         ("--api-key-file", path(api_key_file)),
@@ -70,6 +71,27 @@ pub fn same_target(reach: &Reach, command: &str) -> String {
     ];
     let flags = given.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", value?)));
     format!("{}{} {command}", program(), flags.collect::<String>())
+}
+
+/// Starts the control plane of a data directory, as the user that it belongs to.
+pub fn start_server(dir: &Path) -> String {
+    let run = format!("enlist server run --dir {}", quoted(dir));
+    match other_owner(dir) {
+        None => run,
+        Some(uid) => format!("sudo -u {} {run}", user(uid)),
+    }
+}
+
+/// The user whom a file belongs to, if that is another one than who runs this program.
+pub fn other_owner(path: &Path) -> Option<u32> {
+    let owner = path.metadata().ok()?.uid();
+    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
+}
+
+/// A user as commands take it: by name, or by number where there is no name.
+pub fn user(uid: u32) -> String {
+    let name = ::server::user_name(uid);
+    if name == uid.to_string() { format!("'#{uid}'") } else { name }
 }
 
 /// How the same shell calls this program.

@@ -54,6 +54,8 @@ pub struct Table {
     omitted_blank: Vec<usize>,
     /// What else shows what there is no room for.
     elsewhere: Option<&'static str>,
+    /// Shortened in its middle before anything is left out, and never left out.
+    narrow: Option<usize>,
 }
 
 impl Table {
@@ -71,6 +73,7 @@ impl Table {
             kept: None,
             omitted_blank: Vec::new(),
             elsewhere: None,
+            narrow: None,
         }
     }
 
@@ -101,6 +104,12 @@ impl Table {
     /// The column that may be cut at its end, because it is prose.
     pub fn cutting(mut self, name: &str) -> Self {
         self.elastic = self.column(name);
+        self
+    }
+
+    /// The column whose values are known by both their ends: where there is no room they are shortened, and stay.
+    pub fn narrowing(mut self, name: &str) -> Self {
+        self.narrow = self.column(name);
         self
     }
 
@@ -164,10 +173,11 @@ impl Table {
         let natural: Vec<Option<usize>> = self.head.iter().enumerate().map(widest).collect();
         let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
         let order = self.expendable.iter().copied().chain(rightmost);
-        let order: Vec<usize> = order
-            .filter(|column| *column != 0 && Some(*column) != self.painted && Some(*column) != self.kept)
-            .collect();
-        ColumnPlan::new(natural, &order, self.elastic, screen.columns())
+        let may_go = |column: &usize| {
+            *column != 0 && ![self.painted, self.kept, self.narrow].contains(&Some(*column))
+        };
+        let order: Vec<usize> = order.filter(may_go).collect();
+        ColumnPlan::new(natural, &order, (self.elastic, self.narrow), screen.columns())
     }
 }
 

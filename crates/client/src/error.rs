@@ -77,6 +77,12 @@ impl Error {
         }
     }
 
+    /// Whether the replica that was asked did not take the request, and another one may.
+    pub(crate) fn is_of_this_replica(&self) -> bool {
+        let codes = [code::NO_QUORUM, code::STALE, code::REPLICA_REMOVED];
+        matches!(self, Error::Refused(refusal) if codes.iter().any(|code| code.word == refusal.detail.code))
+    }
+
     pub fn exit_code(&self) -> u8 {
         self.exit() as u8
     }

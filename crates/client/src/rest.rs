@@ -20,7 +20,7 @@ use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
 use api::rest::health::{Alive, Health};
 use api::rest::secret::Secret;
-use exchange::{RestResponse, RestTransport};
+use exchange::{FailedExchange, RestPlace, RestResponse, RestTransport};
 use http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,9 +58,9 @@ impl OperatorApi {
         }
     }
 
-    /// Without a credential only health and the API's description can be read.
+    /// At the first of these addresses that serves. Without a credential only health and the API's description can be read.
     pub fn over_tls(
-        server: ServerUrl,
+        servers: impl Into<Vec<ServerUrl>>,
         trust: &Trust,
         credential: Option<&ApiCredential>,
     ) -> Result<Self, Error> {
@@ -70,8 +70,12 @@ impl OperatorApi {
             Some(ApiCredential::ApiKey(key)) => (None, Some(bearer(key)?)),
         };
         let tls = client_config(trust, identity, b"http/1.1")?;
+        let servers: Vec<ServerUrl> = servers.into();
+        if servers.is_empty() {
+            return Err(Error::Usage("no server is configured".to_owned()));
+        }
         Ok(Self {
-            transport: RestTransport::Server { server, tls },
+            transport: RestTransport::Servers { servers, tls },
             authorization,
             correlation: None,
             on_stale: None,
@@ -189,21 +193,57 @@ impl OperatorApi {
         Ok(time.filter(|_| alive.ok))
     }
 
-    /// An answer that is not an error.
+    /// An answer that is not an error, of the first replica that takes the request. What changes something goes to another one only
+    /// if the one before is known not to have taken it: done twice it would not be the same.
     async fn send(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<RestResponse, Error> {
-        let answer = self.exchange(method, path, body).await?.granted().await?;
-        if let Some((notice, age)) = self.on_stale.zip(answer.state_age()) {
-            notice(age);
+        let mut failed = None;
+        for place in self.transport.places() {
+            let error = match self.exchange_with(&place, &method, path, body.clone()).await {
+                Err(FailedExchange { error, is_sent }) if is_sent && method != Method::GET => {
+                    return Err(error);
+                }
+                Err(FailedExchange { error, .. }) => error,
+                Ok(answer) => match answer.granted().await {
+                    Ok(answer) => {
+                        if let Some((notice, age)) = self.on_stale.zip(answer.state_age()) {
+                            notice(age);
+                        }
+                        return Ok(answer);
+                    }
+                    Err(error) if error.is_of_this_replica() => error,
+                    Err(error) => return Err(error),
+                },
+            };
+            failed = Some(telling(failed, error));
         }
-        Ok(answer)
+        Err(failed.unwrap_or_else(|| Error::Usage("no server is configured".to_owned())))
     }
 
+    /// The answer of the first place that can be reached.
     async fn exchange(
         &self,
         method: Method,
         path: &Path,
         body: Option<Vec<u8>>,
     ) -> Result<RestResponse, Error> {
+        let mut failed = None;
+        for place in self.transport.places() {
+            match self.exchange_with(&place, &method, path, body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(FailedExchange { error, is_sent: true }) => return Err(error),
+                Err(FailedExchange { error, is_sent: false }) => failed = Some(telling(failed, error)),
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::Usage("no server is configured".to_owned())))
+    }
+
+    async fn exchange_with(
+        &self,
+        place: &RestPlace<'_>,
+        method: &Method,
+        path: &Path,
+        body: Option<Vec<u8>>,
+    ) -> Result<RestResponse, FailedExchange> {
         let mut request = http::Request::builder().method(method).uri(path.as_str());
         if let Some(value) = &self.authorization {
             request = request.header(http::header::AUTHORIZATION, value);
@@ -211,7 +251,15 @@ impl OperatorApi {
         if let Some(value) = &self.correlation {
             request = request.header(api::header::CORRELATION_ID, value);
         }
-        exchange::exchange(&self.transport, request, body).await
+        exchange::exchange(place, request, body).await
+    }
+}
+
+/// Of two failures the one that says more: a replica's own answer before one that could not be reached.
+fn telling(known: Option<Error>, new: Error) -> Error {
+    match known {
+        Some(known) if matches!(known, Error::Refused(_)) || !matches!(new, Error::Refused(_)) => known,
+        Some(_) | None => new,
     }
 }
 

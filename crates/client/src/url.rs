@@ -21,6 +21,12 @@ pub struct ServerUrl {
     port: u16,
 }
 
+impl From<ServerUrl> for Vec<ServerUrl> {
+    fn from(server: ServerUrl) -> Self {
+        vec![server]
+    }
+}
+
 impl ServerUrl {
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let malformed = || UrlError::Malformed(text.to_owned());

@@ -42,6 +42,29 @@ fn place(index: &Option<u64>) -> String {
 }
 
 impl OpenError {
+    /// The file, if it is there and this user may not read or write it.
+    pub fn not_permitted(&self) -> Option<&Path> {
+        use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+        match self {
+            OpenError::Io { path, source } => {
+                (source.kind() == std::io::ErrorKind::PermissionDenied).then_some(path)
+            }
+            OpenError::Database { file, source } => {
+                let code = source.sqlite_error_code()?;
+                let refused = matches!(code, CannotOpen | PermissionDenied | ReadOnly);
+                (refused && file.exists()).then_some(file)
+            }
+            OpenError::Exists { .. }
+            | OpenError::Missing { .. }
+            | OpenError::Unfinished { .. }
+            | OpenError::InUse { .. }
+            | OpenError::Damaged { .. }
+            | OpenError::Newer { .. }
+            | OpenError::AuditDiffers { .. }
+            | OpenError::Start(_) => None,
+        }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| OpenError::Io { path, source }

@@ -232,7 +232,7 @@ def test_the_log_gives_way_to_everything_else(plane, host, disks):
         until(lambda: host.figure(dropped) >= 3, "retries are counted and not logged", 120)
         said = [line for line in host.whole_log().splitlines() if " WARN " in line and "not connected" in line]
         assert len(said) == 1, said
-        failures = [line.partition(" WARN agent::run::reporting: ")[2] for line in host.whole_log().splitlines()]
+        failures = [line.partition(" WARN ")[2] for line in host.whole_log().splitlines()]
         failures = [failure.partition(";")[0] for failure in failures if failure]
         assert len(failures) == len(set(failures)), "each is said once: lost, not connected, not recovered"
     finally:

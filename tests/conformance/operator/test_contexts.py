@@ -171,7 +171,7 @@ def test_list_show_use_and_remove(plane, place, home, alice):
         assert error["code"] == "context_not_found" and "far, near" in error["hint"], error
     listed = {item["name"]: item for item in enlist("context", "list", env=home).lines()}
     assert listed["near"]["current"] and not listed["far"]["current"]
-    fields = {"name", "current", "server", "dir", "socket", "ca", "ca_pin", "cert", "key", "api_key_file"}
+    fields = {"name", "current", "server", "servers", "dir", "socket", "ca", "ca_pin", "cert", "key", "api_key_file"}
     assert fields == listed["far"].keys() == listed["near"].keys()
     enlist("context", "use", "far", env=home)
     shown = enlist("context", "show", env=home).json()

@@ -25,6 +25,25 @@ use crate::store::identity::StoredIdentity;
 /// How many faults of a kind are named.
 const LISTED: usize = 8;
 
+/// The checks of a directory that this user may not read: one fault, on which all others wait. Nothing if it can be read.
+pub fn closed_to_this_user(dir: &Path) -> Option<Vec<Check>> {
+    const NAME: &str = "permissions";
+    const OTHERS: [&str; 7] = ["reachability", "resolution", "tls", "clock", "disk", "expiry", "recovery"];
+    let found = fs::metadata(dir).ok()?;
+    let us = rustix::process::geteuid();
+    let may_read = rustix::fs::access(dir, Access::READ_OK | Access::EXEC_OK).is_ok();
+    if us.is_root() || found.uid() == us.as_raw() || may_read {
+        return None;
+    }
+    let (dir, owner) = (dir.display(), found.uid());
+    let what = format!("{dir} belongs to user {owner}, and this is user {}", us.as_raw());
+    let remedy =
+        "run the command as root (`sudo enlist-agent doctor`), or as the user that the directory belongs to";
+    let fault = Check::wrong(NAME, AgentCode::DirNotOurs, what).with(remedy);
+    let waiting = OTHERS.map(|name| Check::skipped(name, NAME, &format!("this user may not read {dir}")));
+    Some(std::iter::once(fault).chain(waiting).collect())
+}
+
 /// Room everywhere, and that a diagnosis could be written down.
 pub fn disk(subject: &DoctorSubject, writable: fn(&Path) -> io::Result<()>) -> Check {
     const NAME: &str = "disk";

@@ -30,6 +30,9 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
     if args.reach.is_given() {
         return preflight::examine(args, &dir, environment).await;
     }
+    if let Some(closed) = local::closed_to_this_user(&dir) {
+        return Ok(Diagnosis::of(closed));
+    }
     let subject = DoctorSubject::read(&dir, environment);
     let ((mut checks, asked), recovery, identity, svid) = tokio::join!(
         network::examine(&subject),

@@ -24,7 +24,7 @@ use crate::cli::{Contact, EnrollArgs};
 use crate::code::AgentCode;
 use crate::config::{self, AgentConfig, Environment, RecoveryConfig};
 use crate::fault::Fault;
-use crate::issued::check_tenant;
+use crate::issued::{check_stored_tenant, check_tenant};
 use crate::layout::Layout;
 use crate::recover::perform::keep_grant;
 use crate::store::dir::Dir;
@@ -62,6 +62,7 @@ pub async fn run(
         let dir = match Dir::hold(&path) {
             // A running daemon sees to the rest itself.
             Err(fault) if fault.code.agent() == Some(AgentCode::DirInUse) => {
+                check_stored_tenant(&found, config.tenant.as_ref())?;
                 return Ok(EnrollReport::new(&path, &found, None, true).beside_daemon());
             }
             held => held.map_err(in_use)?,
@@ -177,6 +178,7 @@ async fn already(
     config: &AgentConfig,
     options: &CallOptions,
 ) -> Result<EnrollReport, Fault> {
+    check_stored_tenant(identity, config.tenant.as_ref())?;
     let fits = config.files.fit(dir.path(), identity, None);
     // What led to this identity, or was never whole, is of no use; another request may yet be asked for again.
     if Pending::read(dir.path()).is_none_or(|pending| pending.key.spki() == identity.key.spki()) {

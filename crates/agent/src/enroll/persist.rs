@@ -53,7 +53,7 @@ pub fn keep(
     Ok(())
 }
 
-/// Writes servers, trust, layout and underlay to agent.toml, and nothing else in it.
+/// Writes servers, trust, layout, underlay and tenant to agent.toml, and nothing else in it.
 fn settings(dir: &Path, servers: &[ServerUrl], kept: KeptSettings<'_>) -> io::Result<()> {
     let path = dir.join(file::NAME);
     let (text, mode) = match fs::read_to_string(&path) {
@@ -71,6 +71,9 @@ fn settings(dir: &Path, servers: &[ServerUrl], kept: KeptSettings<'_>) -> io::Re
     if !underlay.is_empty() {
         changes.push((keys::UNDERLAY, Some(Value::Array(underlay))));
     }
+    // The daemon refuses any other tenant too.
+    let tenant = kept.tenant.map(|tenant| Value::String(tenant.to_string()));
+    changes.extend(tenant.map(|tenant| (keys::TENANT, Some(tenant))));
     let edited = edit::apply(&text, &changes)
         .ok_or_else(|| io::Error::other("agent.toml cannot be changed without touching its other keys"))?;
     if edited == text { Ok(()) } else { disk::replace(&path, edited.as_bytes(), mode) }

@@ -40,12 +40,19 @@ pub struct KeptSettings<'a> {
     pub storage: KeyStorage,
     pub choice: &'a TrustChoice,
     pub underlay_given: Option<&'a Vec<String>>,
+    pub tenant: Option<&'a TenantId>,
 }
 
 impl EnrollPlan {
     pub fn kept(&self) -> KeptSettings<'_> {
-        let Self { files, storage, choice, underlay_given, .. } = self;
-        KeptSettings { files, storage: *storage, choice, underlay_given: underlay_given.as_ref() }
+        let Self { files, storage, choice, underlay_given, tenant, .. } = self;
+        KeptSettings {
+            files,
+            storage: *storage,
+            choice,
+            underlay_given: underlay_given.as_ref(),
+            tenant: tenant.as_ref(),
+        }
     }
 
     /// The credential is read last: standard input should not be waited for if the rest is wrong.

@@ -1,15 +1,17 @@
 //! The two calls of an enrollment: Enroll as a stranger, Confirm as the node.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
 use client::unreachable::{Distrust, Unreachable};
 use client::{AgentApi, Error, ServerUrl, Trust};
 use lifecycle::host::TOLERANCE;
+use lifecycle::names::Timestamp;
 use pki::wireguard::WireguardPrivate;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::plan::EnrollPlan;
 use super::{credential, underlay};
@@ -23,6 +25,9 @@ use crate::host;
 use crate::output;
 use crate::store::identity::HostIdentity;
 use crate::store::pending::Pending;
+
+/// An answer that comes sooner needs no words before it.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Who asks, and how patiently.
 #[derive(Debug, Clone)]
@@ -92,11 +97,49 @@ pub async fn enroll(
         hardware_identity: identity.as_ref().map(SysfsIdentity::message),
         memory_storage: plan.storage == KeyStorage::Memory,
     };
-    let agent = AgentApi::new(plan.servers.clone(), trust, None).map_err(fault)?.on_retry(options.on_retry());
+    let is_quiet = Arc::new(AtomicBool::new(options.plain));
+    let (told, on_retry) = (is_quiet.clone(), options.on_retry());
+    let agent =
+        AgentApi::new(plan.servers.clone(), trust, None).map_err(fault)?.on_retry(move |error, pause| {
+            told.store(false, Ordering::Relaxed);
+            on_retry(error, pause);
+        });
     let key = &pending.idempotency_key;
-    match agent.enroll(request, key, &options.correlation_id, options.deadline()).await {
-        Ok(reply) => Ok(reply.message),
+    let call = agent.enroll(request, key, &options.correlation_id, options.deadline());
+    match said_meanwhile(call, plan, &is_quiet).await {
+        Ok(reply) => {
+            warn_of_clock(reply.server_time);
+            Ok(reply.message)
+        }
         Err(error) => Err(clock_or_fault(error, &plan.servers, trust).await),
+    }
+}
+
+/// A person who waits longer than for a control plane that is there is told what for, before the first time limit is over.
+async fn said_meanwhile<T>(call: impl Future<Output = T>, plan: &EnrollPlan, is_quiet: &AtomicBool) -> T {
+    tokio::pin!(call);
+    if let Ok(answer) = timeout(SILENCE, &mut call).await {
+        return answer;
+    }
+    // Unless a failed attempt was told of, or nobody is there to read it.
+    if is_quiet.load(Ordering::Relaxed) {
+        let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
+        output::notice(&format!("asking {} for a certificate", servers.join(", ")));
+    }
+    call.await
+}
+
+/// A certificate may be valid by a wrong clock too; the next one may not be.
+fn warn_of_clock(server_time: Option<u64>) {
+    let Some(server_time) = server_time else { return };
+    let ahead = failed_call::ahead_of(Timestamp::from_millis(server_time));
+    if ahead.unsigned_abs() > TOLERANCE.millis() {
+        tracing::warn!(
+            class = AgentCode::ClockSkew.word(),
+            "{}; remedy: {}",
+            FailedCall::skewed(ahead).error,
+            code::CLOCK
+        );
     }
 }
 

@@ -53,7 +53,7 @@ impl HostConfiguration {
             return;
         }
         tracing::info!(
-            vcluster = config.vcluster().unwrap_or("none: maintenance mode"),
+            vcluster = config.vcluster().unwrap_or("none, so the domain's default configuration"),
             sequence = config.sequence(),
             "configuration changed"
         );

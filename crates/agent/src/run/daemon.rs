@@ -143,6 +143,7 @@ impl Daemon {
     }
 
     pub async fn run(mut self, mut stop: Stop) -> Result<(), Fault> {
+        self.core.reporting.begun();
         let ended = loop {
             self.tick();
             for action in self.core.machine.due(self.core.now()) {

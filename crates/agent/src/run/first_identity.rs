@@ -200,12 +200,13 @@ struct Kept<'a> {
 
 impl Kept<'_> {
     fn settings(&self) -> KeptSettings<'_> {
-        let AgentConfig { files, storage, underlay_given, .. } = self.config;
+        let AgentConfig { files, storage, underlay_given, tenant, .. } = self.config;
         KeptSettings {
             files,
             storage: *storage,
             choice: self.choice,
             underlay_given: underlay_given.as_ref(),
+            tenant: tenant.as_ref(),
         }
     }
 }

@@ -81,8 +81,13 @@ pub async fn adopt(
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
     check_tenant(&identity, config.tenant.as_ref())?;
-    let kept =
-        KeptSettings { files: &config.files, storage: config.storage, choice: &choice, underlay_given: None };
+    let kept = KeptSettings {
+        files: &config.files,
+        storage: config.storage,
+        choice: &choice,
+        underlay_given: None,
+        tenant: config.tenant.as_ref(),
+    };
     let servers = persist::merged(servers, &renewed.servers);
     let kept = persist::keep(dir.path(), &identity, None, &servers, kept);
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;

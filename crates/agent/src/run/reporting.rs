@@ -42,7 +42,7 @@ pub struct Reporting {
     textfile: Option<PathBuf>,
     manager: ServiceManager,
     watchdog_at: Option<Instant>,
-    ready: bool,
+    has_connected: bool,
 }
 
 /// Where reports go.
@@ -73,7 +73,7 @@ impl Reporting {
             textfile,
             watchdog_at: manager.watchdog.map(|_| Instant::now()),
             manager,
-            ready: false,
+            has_connected: false,
         }
     }
 
@@ -220,16 +220,19 @@ impl Reporting {
         }
     }
 
-    /// Connected for the first time: the service manager is notified that the service is ready.
+    /// The daemon runs with the identity that is stored: the service manager is notified that the service is ready. Whether the control
+    /// plane answers is for `status` to say: a restart must not wait for it.
+    pub fn begun(&self) {
+        self.manager.ready();
+    }
+
     pub fn connected(&mut self) {
-        if !std::mem::replace(&mut self.ready, true) {
-            self.manager.ready();
-        }
+        self.has_connected = true;
     }
 
     /// Whether it has been connected before.
     pub fn has_connected(&self) -> bool {
-        self.ready
+        self.has_connected
     }
 
     pub fn stopping(&self) {

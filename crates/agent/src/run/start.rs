@@ -22,6 +22,7 @@ use crate::enroll::plan::EnrollPlan;
 use crate::enroll::{obtain, options, sources};
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
+use crate::issued::check_stored_tenant;
 use crate::spire::Svids;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
@@ -95,7 +96,10 @@ pub async fn find(
                 None => *found,
             }
         }
-        StoredIdentity::Present(found) => *found,
+        StoredIdentity::Present(found) => {
+            check_stored_tenant(&found, config.tenant.as_ref())?;
+            *found
+        }
         StoredIdentity::Absent if let Some(there) = imported_certificate::made_elsewhere(&config.files) => {
             imported_certificate::adopt(dir, contact, config, &servers, there).await?
         }

@@ -52,6 +52,14 @@ impl From<Vec<String>> for OneOrMore {
 }
 
 impl OneOrMore {
+    /// One is written as a text and not as a list, as by versions that know no list.
+    pub fn of(texts: &[String]) -> Self {
+        match texts {
+            [only] => OneOrMore::One(only.clone()),
+            several => OneOrMore::Several(several.to_vec()),
+        }
+    }
+
     pub fn as_slice(&self) -> &[String] {
         match self {
             OneOrMore::One(text) => std::slice::from_ref(text),

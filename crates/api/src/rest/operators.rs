@@ -54,6 +54,20 @@ pub struct AddedOperator {
     #[serde(default)]
     #[schema(required)]
     pub server_url: Option<String>,
+    /// The same of every replica, in the order in which they are to be tried.
+    #[serde(default)]
+    #[schema(required)]
+    pub server_urls: Vec<String>,
+}
+
+impl AddedOperator {
+    /// Where the control plane is reached; one that is older names one address.
+    pub fn servers(&self) -> Vec<String> {
+        match self.server_urls.as_slice() {
+            [] => self.server_url.iter().cloned().collect(),
+            all => all.to_vec(),
+        }
+    }
 }
 
 /// A new certificate for the operator that the client certificate names.

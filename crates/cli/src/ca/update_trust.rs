@@ -11,7 +11,7 @@ use std::path::Path;
 pub async fn run(reach: &Reach, output: Output) -> Result<(), CommandError> {
     let ChosenTarget { target, by } = reach.chosen()?;
     let done = match ca_file(&target) {
-        Ok((url, ca)) => ca_trust::update(url, ca).await,
+        Ok((servers, ca)) => ca_trust::update(servers, ca).await,
         Err(failure) => Err(failure),
     };
     let (_, change) = done.map_err(|failure| by.explain(failure))?;
@@ -21,7 +21,7 @@ pub async fn run(reach: &Reach, output: Output) -> Result<(), CommandError> {
     })
 }
 
-fn ca_file(target: &Target) -> Result<(&str, &Path), CommandError> {
+fn ca_file(target: &Target) -> Result<(&[String], &Path), CommandError> {
     match target {
         Target::Socket(_) => Err(CommandError::usage(
             "the operator socket is verified by its place, so there is no CA file to update",
@@ -31,6 +31,6 @@ fn ca_file(target: &Target) -> Result<(&str, &Path), CommandError> {
             "a pin is no file that can be updated",
             "give --ca FILE instead; `enlist ca export --server` writes such a file",
         )),
-        Target::Server { url, server_trust: ServerTrust::Ca(ca), .. } => Ok((url, ca)),
+        Target::Server { servers, server_trust: ServerTrust::Ca(ca), .. } => Ok((servers, ca)),
     }
 }

@@ -7,6 +7,7 @@ use crate::output::Output;
 use crate::reach::target::{self, Target};
 use crate::reach::{Reach, absolute, read};
 use crate::table::harmless;
+use api::rest::one_or_more::OneOrMore;
 use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -79,14 +80,14 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Co
 
 fn from_flags(reach: &Reach) -> Result<Context, CommandError> {
     let credentials = ["--cert", "--key", "--api-key-file", "--ca", "--ca-pin"];
-    let place = if reach.server.is_some() {
+    let place = if !reach.server.is_empty() {
         "--server"
     } else if reach.socket.is_some() {
         "--socket"
     } else {
         "--dir"
     };
-    if reach.server.is_none() && reach.socket.is_none() && reach.dir.is_none() {
+    if reach.server.is_empty() && reach.socket.is_none() && reach.dir.is_none() {
         let message = "nothing says where the control plane is";
         return Err(CommandError::usage(
             message,
@@ -99,7 +100,7 @@ fn from_flags(reach: &Reach) -> Result<Context, CommandError> {
     reach.only(&used)?;
     let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
     Ok(Context {
-        server: reach.server.clone(),
+        server: OneOrMore::of(&reach.server),
         dir: path(&reach.dir)?,
         socket: path(&reach.socket)?,
         ca: path(&reach.ca)?,

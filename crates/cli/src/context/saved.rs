@@ -2,6 +2,7 @@
 
 use crate::error::{CommandError, Exit};
 use crate::private_file::{MAX_BYTES, PrivateFile, check_size, is_trusted, unreadable};
+use api::rest::one_or_more::OneOrMore;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,8 +17,9 @@ const NAME: &str = "contexts.toml";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<String>,
+    /// One or several, which are tried in order.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub server: OneOrMore,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]

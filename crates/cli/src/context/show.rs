@@ -8,6 +8,7 @@ use crate::output::Output;
 use crate::reach::Reach;
 use crate::reach::credential::{OperatorCredential, ServerTrust};
 use crate::reach::target::{self, ChosenBy, Target};
+use api::rest::one_or_more::OneOrMore;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -59,7 +60,7 @@ pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Comm
 fn used_fields(target: &Target) -> ContextFields {
     let context = match target.clone() {
         Target::Socket(path) => Context { socket: Some(path), ..Context::default() },
-        Target::Server { url, server_trust, credential } => {
+        Target::Server { servers, server_trust, credential } => {
             let (ca, ca_pin) = match server_trust {
                 ServerTrust::Ca(path) => (Some(path), None),
                 ServerTrust::Pin(pin) => (None, Some(pin)),
@@ -69,7 +70,15 @@ fn used_fields(target: &Target) -> ContextFields {
                 Some(OperatorCredential::ApiKey(file)) => (None, None, Some(file)),
                 None => (None, None, None),
             };
-            Context { server: Some(url), ca, ca_pin, cert, key, api_key_file, ..Context::default() }
+            Context {
+                server: OneOrMore::of(&servers),
+                ca,
+                ca_pin,
+                cert,
+                key,
+                api_key_file,
+                ..Context::default()
+            }
         }
     };
     ContextFields::of(&context)
@@ -97,7 +106,8 @@ fn show(
 }
 
 fn text(shown: &ContextDetail<'_>) -> String {
-    let ContextFields { server, dir, socket, ca, ca_pin, cert, key, api_key_file } = &shown.fields;
+    let ContextFields { server: _, servers, dir, socket, ca, ca_pin, cert, key, api_key_file } =
+        &shown.fields;
     let chosen = match shown.chosen_by {
         Some("current") => Some("the current context"),
         Some("default") => Some("no flag, variable or context says otherwise"),
@@ -108,7 +118,7 @@ fn text(shown: &ContextDetail<'_>) -> String {
         .with("context", shown.name.unwrap_or("none"))
         .with_some("current", shown.name.map(|_| current))
         .with_some("chosen by", chosen)
-        .with_some("server", server.as_deref())
+        .with_some("server", Some(servers.join(", ")).filter(|all| !all.is_empty()).as_deref())
         .with_some("directory", dir.as_deref())
         .with_some("socket", socket.as_deref())
         .with_some("CA", ca.as_deref())

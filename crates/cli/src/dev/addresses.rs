@@ -25,6 +25,11 @@ pub fn of_replica(number: u8, asked: Option<SocketAddr>) -> Result<(SocketAddr, 
     Ok((at(&listen)?, at(&peer)?))
 }
 
+/// The same of one that is alone.
+pub fn of_the_only_one() -> Result<SocketAddr, CommandError> {
+    bind_or_any(LISTEN)?.local_addr().map_err(|error| failed(LISTEN, error))
+}
+
 fn bind_or_any(address: SocketAddr) -> Result<TcpListener, CommandError> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => bind(SocketAddr::new(address.ip(), 0)),

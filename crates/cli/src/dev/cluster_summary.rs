@@ -180,7 +180,7 @@ pub fn print_ended(
     output.document(&told, |told| {
         let EndedReplica { replica, pid, how, start_again, .. } = told;
         let line = shell::paragraph(start_again, output.screen());
-        format!("Replica {replica}, process {pid}, {how}. To start it again, elsewhere:\n{line}")
+        format!("Replica {replica}, process {pid}, {how}. To start it again, in another terminal:\n{line}")
     })
 }
 

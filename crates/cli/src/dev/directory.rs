@@ -91,7 +91,8 @@ impl DevDirectory {
             return Err(CommandError::new(Exit::Fault, "directory_exists", message, hint));
         }
         let (listen, peer_listen) = match self.replicas {
-            1 => (listen.unwrap_or(super::LISTEN), None),
+            // It is written down: nodes look for the control plane there at every later start too.
+            1 => (listen.map_or_else(addresses::of_the_only_one, Ok)?, None),
             _ => {
                 let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.base);
                 created.map_err(|error| CommandError::file(&self.base, &error))?;

@@ -37,8 +37,8 @@ struct RenewalResult {
 
 /// The certificate in use, and whom to ask with it.
 struct CertificateInUse<'a> {
-    server: &'a str,
-    url: ServerUrl,
+    servers: &'a [String],
+    urls: Vec<ServerUrl>,
     server_trust: &'a ServerTrust,
     cert: &'a Path,
     key: &'a Path,
@@ -46,7 +46,7 @@ struct CertificateInUse<'a> {
 
 impl CertificateInUse<'_> {
     fn open(&self, trust: &Trust) -> Result<(OperatorApi, ClientCertificate), CommandError> {
-        let (operator, presented) = certificate::open(&self.url, trust, self.cert, self.key)?;
+        let (operator, presented) = certificate::open(&self.urls, trust, self.cert, self.key)?;
         presented.check(false)?;
         Ok((operator, presented))
     }
@@ -94,12 +94,12 @@ fn identity(target: &Target) -> Result<CertificateInUse<'_>, CommandError> {
             "create a new key with `enlist operator key create`, then revoke the old one with `enlist operator key revoke ID`",
         )),
         Target::Server {
-            url: server,
+            servers,
             server_trust,
             credential: Some(OperatorCredential::Certificate { cert, key }),
         } => {
-            let url = ServerUrl::parse(server).map_err(client::Error::from)?;
-            Ok(CertificateInUse { server, url, server_trust, cert, key })
+            let urls = reach::server_urls(servers)?;
+            Ok(CertificateInUse { servers, urls, server_trust, cert, key })
         }
     }
 }
@@ -116,7 +116,7 @@ async fn into_directory(
 ) -> Result<RenewalResult, CommandError> {
     let (ca, change) = ca_trust::follow(target, &dir.join("ca.pem")).await?;
     let (operator, _) = identity.open(&ca.trust())?;
-    let files = identity::IdentityFiles::prepare(dir)?;
+    let files = identity::IdentityFiles::prepare(dir, None)?;
     let answer = match request_certificate(&operator, files.request()?).await {
         Ok(answer) => answer,
         Err(failure) => {
@@ -128,7 +128,7 @@ async fn into_directory(
         leaf: &answer.certificate,
         chain: &answer.chain,
         ca: &ca,
-        server: Some(identity.server),
+        servers: identity.servers,
     };
     files.finish(&issued)?;
     Ok(renewed(answer, dir.join("cert.pem"), dir.join("key.pem"), false, Some(change)))
@@ -138,7 +138,7 @@ async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, Comm
     let (cert, key) = (identity.cert, identity.key);
     let (trust, change) = match identity.ca_file() {
         Some(ca) => {
-            let (ca, change) = ca_trust::update(identity.server, ca).await?;
+            let (ca, change) = ca_trust::update(identity.servers, ca).await?;
             (ca.trust(), Some(change))
         }
         None => (reach::trust(identity.server_trust)?, None),
@@ -148,7 +148,7 @@ async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, Comm
     let files = lock.prepare(&presented)?;
     let answer = request_certificate(&operator, files.request()?).await?;
     let chain = format!("{}{}", answer.certificate, answer.chain);
-    let fits = |cert: &Path, key: &[u8]| certificate::with(&identity.url, &trust, cert, key);
+    let fits = |cert: &Path, key: &[u8]| certificate::with(&identity.urls, &trust, cert, key);
     let (operator, _) = files.finish(&chain, fits)?;
     // Its first use makes the old one invalid. If this request is lost, the next command does the same.
     let used = operator.get::<serde_json::Value>(&Url::new("/v1/policy")).await.is_ok();

@@ -5,12 +5,12 @@
 
 use super::credential::ServerTrust;
 use super::target::Target;
-use super::{parse_pin, pending_path};
+use super::{parse_pin, pending_path, server_urls};
 use crate::error::{CommandError, Exit};
 use crate::private_file::{PrivateFile, lock_directory, own_directory, unreadable};
 use api::rest::ca::OfferedTrust;
 use client::rest::Path as Url;
-use client::{ListNotKept, OperatorApi, RootLists, ServerUrl, Trust, lists_beside};
+use client::{ListNotKept, OperatorApi, RootLists, Trust, lists_beside};
 use pki::crl::RootListError;
 use pki::succession::vouched;
 use pki::{digest, pem};
@@ -138,11 +138,11 @@ impl TrustChange {
 
 /// Follows the control plane, and writes what has changed into the CA file and beside it. Nothing that identifies the operator is
 /// sent: who answers may be on a list that is still to come.
-pub async fn update(url: &str, ca: &Path) -> Result<(CaTrust, TrustChange), CommandError> {
+pub async fn update(servers: &[String], ca: &Path) -> Result<(CaTrust, TrustChange), CommandError> {
     let ca = ca.canonicalize().map_err(|error| unreadable(ca, &error))?;
     let _held = lock_directory(directory(&ca))?;
     let known = CaTrust::read(&ca)?;
-    let next = known.followed(&offer(url, &known.trust()).await?)?;
+    let next = known.followed(&offer(servers, &known.trust()).await?)?;
     known.replace_by(&next, &ca)?;
     let change = TrustChange::between(&known, &next, &ca);
     Ok((next, change))
@@ -153,14 +153,14 @@ pub async fn update(url: &str, ca: &Path) -> Result<(CaTrust, TrustChange), Comm
 pub async fn follow(target: &Target, ca: &Path) -> Result<(CaTrust, TrustChange), CommandError> {
     let (known, offer) = match target {
         Target::Socket(path) => (CaTrust::default(), asked(&OperatorApi::over_socket(path)).await?),
-        Target::Server { url, server_trust: ServerTrust::Ca(ca), .. } => {
+        Target::Server { servers, server_trust: ServerTrust::Ca(ca), .. } => {
             let known = CaTrust::read(ca)?;
-            let offer = offer(url, &known.trust()).await?;
+            let offer = offer(servers, &known.trust()).await?;
             (known, offer)
         }
-        Target::Server { url, server_trust: ServerTrust::Pin(pin), .. } => {
+        Target::Server { servers, server_trust: ServerTrust::Pin(pin), .. } => {
             let trust = Trust::pin(parse_pin(pin)?);
-            let offer = offer(url, &trust).await?;
+            let offer = offer(servers, &trust).await?;
             // By now the server has presented what is pinned.
             (CaTrust { cas: trust.anchors().to_vec(), lists: RootLists::default() }, offer)
         }
@@ -170,9 +170,8 @@ pub async fn follow(target: &Target, ca: &Path) -> Result<(CaTrust, TrustChange)
     Ok((next, change))
 }
 
-async fn offer(url: &str, trust: &Trust) -> Result<OfferedTrust, CommandError> {
-    let url = ServerUrl::parse(url).map_err(client::Error::from)?;
-    asked(&OperatorApi::over_tls(url, trust, None)?).await
+async fn offer(servers: &[String], trust: &Trust) -> Result<OfferedTrust, CommandError> {
+    asked(&OperatorApi::over_tls(server_urls(servers)?, trust, None)?).await
 }
 
 async fn asked(operator: &OperatorApi) -> Result<OfferedTrust, CommandError> {

@@ -21,7 +21,7 @@ pub struct ClientCertificate {
 }
 
 pub fn open(
-    url: &ServerUrl,
+    servers: &[ServerUrl],
     trust: &Trust,
     cert: &Path,
     key: &Path,
@@ -33,10 +33,10 @@ pub fn open(
             CommandError::usage(message, "give the certificate as --cert, and its private key as --key, PEM")
         })
     })?;
-    match with(url, trust, cert, &key) {
+    match with(servers, trust, cert, &key) {
         Err(failure) => {
             let other = pending_path(&cert.canonicalize().unwrap_or_else(|_| cert.to_owned()));
-            with(url, trust, &other, &key).map_err(|_| failure)
+            with(servers, trust, &other, &key).map_err(|_| failure)
         }
         opened => opened,
     }
@@ -44,7 +44,7 @@ pub fn open(
 
 /// Fails if certificate and key do not belong together.
 pub fn with(
-    url: &ServerUrl,
+    servers: &[ServerUrl],
     trust: &Trust,
     cert: &Path,
     key: &[u8],
@@ -60,7 +60,7 @@ pub fn with(
         other => client::Error::from(other).into(),
     })?;
     let credential = ApiCredential::Certificate(identity);
-    let operator = OperatorApi::over_tls(url.clone(), trust, Some(&credential))?;
+    let operator = OperatorApi::over_tls(servers, trust, Some(&credential))?;
     Ok((operator, ClientCertificate { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
 }
 

@@ -13,7 +13,8 @@ pub enum Target {
     Socket(PathBuf),
     /// Without a credential only what everybody may ask can be asked.
     Server {
-        url: String,
+        /// The replicas, in the order in which they are tried; at least one.
+        servers: Vec<String>,
         server_trust: ServerTrust,
         credential: Option<OperatorCredential>,
     },
@@ -88,7 +89,11 @@ pub fn choose(
             let target = match name {
                 "ENLIST_SOCKET" => Target::Socket(value.into()),
                 "ENLIST_DIR" => in_dir(Path::new(&value)),
-                _ => server(text(name, variables)?.unwrap_or_default(), flags, variables, None)?,
+                _ => {
+                    let given = text(name, variables)?.unwrap_or_default();
+                    let servers = given.split(',').map(|url| url.trim().to_owned()).collect();
+                    server(servers, flags, variables, None)?
+                }
             };
             Ok(ChosenTarget { target, by: ChosenBy::Setting(name) })
         }
@@ -102,11 +107,12 @@ fn by_flag(
     variables: Variables<'_>,
     saved: Saved<'_>,
 ) -> Result<Option<ChosenTarget>, CommandError> {
-    let (target, flag) = match (&flags.socket, &flags.dir, &flags.server, &flags.context) {
+    let servers = Some(flags.server.as_slice()).filter(|servers| !servers.is_empty());
+    let (target, flag) = match (&flags.socket, &flags.dir, servers, &flags.context) {
         (None, None, None, None) => return Ok(None),
         (Some(socket), None, None, None) => (Target::Socket(socket.clone()), "--socket"),
         (None, Some(dir), None, None) => (in_dir(dir), "--dir"),
-        (None, None, Some(url), None) => (server(url.clone(), flags, variables, None)?, "--server"),
+        (None, None, Some(servers), None) => (server(servers.to_vec(), flags, variables, None)?, "--server"),
         (None, None, None, Some(name)) => return named(name.clone(), "--context", flags, saved).map(Some),
         _ => {
             let message = "--socket, --dir, --server and --context each say where the control plane is";
@@ -139,10 +145,10 @@ fn current(flags: &Reach, saved: Saved<'_>) -> Result<ChosenTarget, CommandError
 
 /// What a context leads to.
 pub fn of_context(context: &Context, flags: &Reach) -> Result<Target, CommandError> {
-    match (&context.socket, &context.dir, &context.server) {
-        (Some(socket), None, None) => Ok(Target::Socket(socket.clone())),
-        (None, Some(dir), None) => Ok(in_dir(dir)),
-        (None, None, Some(url)) => server(url.clone(), flags, &|_| None, Some(context)),
+    match (&context.socket, &context.dir, context.server.as_slice()) {
+        (Some(socket), None, []) => Ok(Target::Socket(socket.clone())),
+        (None, Some(dir), []) => Ok(in_dir(dir)),
+        (None, None, servers @ [_, ..]) => server(servers.to_vec(), flags, &|_| None, Some(context)),
         _ => Err(CommandError::usage(
             "a context says where the control plane is by one of server, dir and socket",
             "give one of them",
@@ -168,13 +174,13 @@ fn text(name: &str, variables: Variables<'_>) -> Result<Option<String>, CommandE
 }
 
 fn server(
-    url: String,
+    servers: Vec<String>,
     flags: &Reach,
     variables: Variables<'_>,
     context: Option<&Context>,
 ) -> Result<Target, CommandError> {
     let server_trust = server_trust(flags, variables, context)?;
-    Ok(Target::Server { url, server_trust, credential: credential(flags, variables, context)? })
+    Ok(Target::Server { servers, server_trust, credential: credential(flags, variables, context)? })
 }
 
 #[cfg(test)]

@@ -126,6 +126,7 @@ pub(super) fn directory(error: &DirError) -> CommandError {
         DirError::Unversioned(_) => (Exit::Fault, "store_unversioned"),
         DirError::MadeOlder(_) => (Exit::Fault, "store_unusable"),
         DirError::InUse(_) => (Exit::Fault, "directory_in_use"),
+        DirError::NotOwned { .. } => (Exit::Fault, "directory_not_owned"),
         DirError::Io { .. } => (Exit::Fault, "file"),
     };
     if let DirError::Missing(path) = error
@@ -138,10 +139,19 @@ pub(super) fn directory(error: &DirError) -> CommandError {
         );
         return CommandError::new(exit, code, error.to_string(), hint);
     }
+    if let DirError::NotOwned { dir, .. } = error {
+        let hint = format!(
+            "run the command as that user, such as `{}`, or start its service; if root is to run it from now on, make the directory \
+             root's: `chown -R root: {}`",
+            crate::shell::start_server(dir),
+            crate::shell::quoted(dir)
+        );
+        return CommandError::new(exit, code, error.to_string(), hint);
+    }
     if let DirError::Exists(path) = error {
         let hint = format!(
-            "choose another --dir, or run the control plane in this directory: enlist server run --dir {}",
-            crate::shell::quoted(path)
+            "choose another --dir, or run the control plane in this directory: {}",
+            crate::shell::start_server(path)
         );
         return CommandError::new(exit, code, error.to_string(), hint);
     }

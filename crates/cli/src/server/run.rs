@@ -1,7 +1,7 @@
 //! `enlist server run`.
 
 use super::serving::{self, StopSignals};
-use crate::error::{CommandError, Exit};
+use crate::error::CommandError;
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
@@ -77,6 +77,7 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError>
         reflection,
         socket_only: false,
     };
+    let place = dir.path().to_owned();
     let server = tokio::select! {
         started = start(dir, overrides) => started?,
         // Nothing was promised to anyone yet.
@@ -104,12 +105,7 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError>
     match cause {
         None => stopped,
         // A service manager starts it again; whatever was acknowledged is in the log.
-        Some(cause) => {
-            let message = format!("replication stopped: {cause}");
-            let hint =
-                "correct the cause, such as a full or failing disk, then start the control plane again";
-            Err(CommandError::new(Exit::Fault, "replication_stopped", message, hint))
-        }
+        Some(cause) => Err(serving::replication_stopped(&cause, &place)),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::{CommandError, Exit};
 use ::agent::service_manager::ServiceManager;
 use ::server::run::Server;
+use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -36,6 +37,17 @@ impl StopSignals {
 /// As systemd names itself in the environment.
 pub fn manager() -> ServiceManager {
     ServiceManager::of(|name| std::env::var_os(name))
+}
+
+/// Why a control plane that served ended by itself.
+pub fn replication_stopped(cause: &str, dir: &Path) -> CommandError {
+    let dir = dir.display();
+    let message = format!("the log in {dir} cannot be written any more: {cause}");
+    let hint = format!(
+        "correct the cause, such as a full disk (`df -h {dir}`) or a failing one, then start the control plane again; what was acknowledged is \
+         kept"
+    );
+    CommandError::new(Exit::Fault, "replication_stopped", message, hint)
 }
 
 /// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,

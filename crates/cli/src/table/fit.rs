@@ -6,6 +6,10 @@ use unicode_width::UnicodeWidthStr;
 
 /// Less of a sentence says nothing.
 const ELASTIC_LEAST: usize = 24;
+/// Beside a column that is shortened, so that both stay.
+const ELASTIC_LEAST_BESIDE: usize = 12;
+/// Enough of both ends of an id to know it by.
+const NARROW_LEAST: usize = 16;
 
 pub struct ColumnPlan {
     /// Of every column; absent for those that are left out.
@@ -20,7 +24,7 @@ impl ColumnPlan {
     pub fn new(
         natural: Vec<Option<usize>>,
         order: &[usize],
-        elastic: Option<usize>,
+        (elastic, narrow): (Option<usize>, Option<usize>),
         columns: Option<usize>,
     ) -> Self {
         let mut plan = Self { widths: natural.clone(), dropped: Vec::new(), elastic };
@@ -29,10 +33,13 @@ impl ColumnPlan {
         let whole = |column: usize| natural.get(column).copied().flatten().unwrap_or_default();
         let Some(columns) = columns.filter(|columns| plan.total() > *columns) else { return plan };
         // Prose is cut before anything is left out, and gets what remains at the end.
-        let least = |column: usize| {
-            if Some(column) == elastic { whole(column).min(ELASTIC_LEAST) } else { whole(column) }
+        let least = |column: usize| match Some(column) {
+            prose if prose == elastic && narrow.is_some() => whole(column).min(ELASTIC_LEAST_BESIDE),
+            prose if prose == elastic => whole(column).min(ELASTIC_LEAST),
+            id if id == narrow => whole(column).min(NARROW_LEAST),
+            _ => whole(column),
         };
-        if let Some(column) = elastic {
+        for column in [elastic, narrow].into_iter().flatten() {
             plan.set(column, Some(least(column)));
         }
         let elastic_last = order.iter().filter(|column| Some(**column) != elastic);
@@ -50,6 +57,7 @@ impl ColumnPlan {
                 plan.set(*column, Some(least(*column)));
             }
         }
+        plan.distribute(narrow.map(|column| (column, whole(column))), columns);
         plan.distribute(elastic.map(|column| (column, whole(column))), columns);
         let is_dropped = |column: &usize| whole(*column) > 0 && plan.widths.get(*column) == Some(&None);
         plan.dropped = (0..natural.len()).filter(is_dropped).collect();

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,16 +29,55 @@ const HEADERS: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) enum RestTransport {
     Socket(PathBuf),
-    Server { server: ServerUrl, tls: Arc<ClientConfig> },
+    /// Replicas of one control plane, in order of preference.
+    Servers {
+        servers: Vec<ServerUrl>,
+        tls: Arc<ClientConfig>,
+    },
+}
+
+/// One place where the operator API may be served.
+pub(super) enum RestPlace<'a> {
+    Socket(&'a Path),
+    Server { server: &'a ServerUrl, tls: &'a Arc<ClientConfig> },
 }
 
 impl RestTransport {
+    /// In order of preference.
+    pub(super) fn places(&self) -> Vec<RestPlace<'_>> {
+        match self {
+            RestTransport::Socket(path) => vec![RestPlace::Socket(path)],
+            RestTransport::Servers { servers, tls } => {
+                servers.iter().map(|server| RestPlace::Server { server, tls }).collect()
+            }
+        }
+    }
+
     /// The server, as errors name it.
     pub(super) fn server(&self) -> String {
         match self {
             RestTransport::Socket(path) => path.display().to_string(),
-            RestTransport::Server { server, .. } => server.to_string(),
+            RestTransport::Servers { servers, .. } => {
+                servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
         }
+    }
+}
+
+/// Why there is no answer.
+pub(super) struct FailedExchange {
+    pub(super) error: Error,
+    /// Whether the request may have reached the other side, and been carried out.
+    pub(super) is_sent: bool,
+}
+
+impl FailedExchange {
+    fn unsent(error: Error) -> Self {
+        Self { error, is_sent: false }
+    }
+
+    fn sent(error: Error) -> Self {
+        Self { error, is_sent: true }
     }
 }
 
@@ -95,22 +134,24 @@ impl RestResponse {
 }
 
 pub(super) async fn exchange(
-    transport: &RestTransport,
+    place: &RestPlace<'_>,
     request: http::request::Builder,
     body: Option<Vec<u8>>,
-) -> Result<RestResponse, Error> {
+) -> Result<RestResponse, FailedExchange> {
     let deadline = Instant::now() + CALL_TIMEOUT;
-    match transport {
-        RestTransport::Socket(path) => {
+    match place {
+        RestPlace::Socket(path) => {
             let server = path.display().to_string();
-            let stream = UnixStream::connect(path).await.map_err(|error| socket_error(&server, &error))?;
+            let stream = UnixStream::connect(path).await;
+            let stream = stream.map_err(|error| FailedExchange::unsent(socket_error(&server, &error)))?;
             let (stream, cause) = Watched::new(stream);
             let source = ResponseSource { server, cause };
             over(stream, source, request.header(header::HOST, "localhost"), body, deadline).await
         }
-        RestTransport::Server { server, tls } => {
-            let connected = connect(server, tls.clone(), deadline).await;
-            let (stream, cause) = connected.map_err(|cause| Error::unreachable(server.to_string(), cause))?;
+        RestPlace::Server { server, tls } => {
+            let connected = connect(server, (*tls).clone(), deadline).await;
+            let (stream, cause) = connected
+                .map_err(|cause| FailedExchange::unsent(Error::unreachable(server.to_string(), cause)))?;
             let source = ResponseSource { server: server.to_string(), cause };
             over(stream, source, request.header(header::HOST, server.authority()), body, deadline).await
         }
@@ -133,7 +174,7 @@ async fn over<S>(
     mut request: http::request::Builder,
     body: Option<Vec<u8>>,
     deadline: Instant,
-) -> Result<RestResponse, Error>
+) -> Result<RestResponse, FailedExchange>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -144,20 +185,22 @@ where
     let request = request
         .header(header::CONNECTION, "close")
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
-        .map_err(|error| Error::Usage(format!("the request cannot be written: {error}")))?;
+        .map_err(|error| Error::Usage(format!("the request cannot be written: {error}")))
+        .map_err(FailedExchange::unsent)?;
     let handshake = http1::Builder::new()
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEADERS)
         .handshake(TokioIo::new(stream))
         .await;
-    let (mut sender, connection) = handshake.map_err(|error| source.failed(&error))?;
+    let (mut sender, connection) =
+        handshake.map_err(|error| FailedExchange::unsent(source.failed(&error)))?;
     let driver = Driver(tokio::spawn(async move {
         // Its error reaches the one who waits for the answer.
         let _ = connection.await;
     }));
     match timeout_at(deadline, sender.send_request(request)).await {
-        Err(_) => Err(source.interrupted(Unreachable::TimedOut("answer"))),
-        Ok(Err(error)) => Err(source.failed(&error)),
+        Err(_) => Err(FailedExchange::sent(source.interrupted(Unreachable::TimedOut("answer")))),
+        Ok(Err(error)) => Err(FailedExchange::sent(source.failed(&error))),
         Ok(Ok(response)) => Ok(RestResponse { response, source, deadline, driver }),
     }
 }

@@ -77,6 +77,7 @@ pub async fn add(
         cert_serial: certificate.as_ref().map(|issued| issued.serial.to_string()),
         not_after: certificate.as_ref().map(|issued| issued.not_after.to_string()),
         server_url: app.servers().into_iter().next(),
+        server_urls: app.servers(),
     };
     Ok((StatusCode::CREATED, axum::Json(added)))
 }

@@ -168,7 +168,7 @@ impl App {
             reasons.push("stopping");
         }
         if self.journal.failure().is_some() {
-            reasons.push("replication_stopped");
+            reasons.extend(["replication_stopped", "store_unusable"]);
         }
         reasons.extend(cluster::complaints(self));
         if !self.clock.is_believed() {
@@ -251,6 +251,9 @@ impl App {
 
     /// Whom the others exclude does not wait for them.
     fn not_proposed(&self, error: journal::ProposeError) -> Failure {
+        if let Some(cause) = self.journal.failure() {
+            return not_stored(error, &cause);
+        }
         let failure = Failure::from(error);
         match cluster::exclusions(self).next() {
             Some(why) if failure.code == code::NO_QUORUM => {
@@ -277,4 +280,21 @@ impl App {
         }
         Ok(committed)
     }
+}
+
+/// This replica can write nothing any more, and stops.
+fn not_stored(error: journal::ProposeError, cause: &str) -> Failure {
+    let (code, applied) = match error {
+        journal::ProposeError::OutcomeUnknown => {
+            (code::OUTCOME_UNKNOWN, "whether the request was carried out is not known")
+        }
+        journal::ProposeError::Unavailable | journal::ProposeError::ShuttingDown => {
+            (code::UNAVAILABLE, "the request was not carried out")
+        }
+    };
+    let message = format!("this replica cannot write its log any more ({cause}); {applied}");
+    Failure::new(code, message).retry_after(1).remedy(
+        "make room on the disk of its data directory (`df -h`), or replace the disk, and start that control plane again; then send the \
+         request again",
+    )
 }

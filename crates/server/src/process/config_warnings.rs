@@ -18,6 +18,7 @@ pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
         exposed_claims(config),
         claims_of_nobody(dir, config),
         older_directory(dir),
+        foreign_directory(dir),
         misleading_name(dir, config),
     ];
     found.into_iter().flatten().chain(unusable_bundles(dir, config)).collect()
@@ -74,6 +75,14 @@ fn claims_of_nobody(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String
          root of each domain that is to be believed (`enlist ca export` there)"
             .to_owned()
     })
+}
+
+/// The check only reads, so that it goes on.
+fn foreign_directory(dir: &DataDir) -> Option<String> {
+    let refused = dir.check_owner().err()?;
+    Some(format!(
+        "{refused}: `enlist server run` is refused; run it as the user that the directory belongs to"
+    ))
 }
 
 /// Of a replica that joined others on other machines: none of them can send it the log.

@@ -1,9 +1,10 @@
 //! The data directory: layout, version, lock, and files that are replaced whole.
 
+use crate::edge::socket::user_name;
 use journal::read_small;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The version of the store that this program writes.
@@ -38,6 +39,9 @@ pub enum DirError {
     MadeOlder(PathBuf),
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
+    /// What root wrote there, that user's service could not read any more.
+    #[error("{} belongs to the user {owner}, and this command runs as root", dir.display())]
+    NotOwned { dir: PathBuf, owner: String },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
 }
@@ -60,6 +64,7 @@ impl DirError {
             DirError::Unversioned(_) => "restore the file VERSION from a backup; it holds one integer",
             DirError::MadeOlder(_) => "nothing was changed: restore the directory from a backup",
             DirError::InUse(_) => "stop the other process first; one process at a time may use it",
+            DirError::NotOwned { .. } => "run the command as the user that the directory belongs to",
             DirError::Io { .. } => "check that the path exists and that this user may use it",
         }
     }
@@ -131,6 +136,15 @@ impl DataDir {
         }
     }
 
+    /// Refuses to write as root into the directory of another user: that user's service could not read what root leaves there.
+    pub fn check_owner(&self) -> Result<(), DirError> {
+        let Ok(found) = self.0.metadata() else { return Ok(()) };
+        if found.uid() == 0 || !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        Err(DirError::NotOwned { dir: self.0.clone(), owner: user_name(found.uid()) })
+    }
+
     /// Refuses what is a data directory already, or holds anything but keys.
     pub fn check_new(&self) -> Result<(), DirError> {
         if self.version().exists() {
@@ -147,6 +161,7 @@ impl DataDir {
     /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already). What it
     /// gives back can undo it.
     pub fn create(&self) -> Result<Traces, DirError> {
+        self.check_owner()?;
         self.check_new()?;
         let traces = Traces {
             dir: self.0.clone(),
@@ -168,6 +183,7 @@ impl DataDir {
     /// Takes the directory for this process; the lock ends with it. From here on, files that libraries make
     /// (the stores) are closed to others.
     pub fn lock(&self) -> Result<DirLock, DirError> {
+        self.check_owner()?;
         rustix::process::umask(Mode::from(0o027));
         let path = self.0.join("lock");
         let io = |error: rustix::io::Errno| DirError::Io { path: path.clone(), error: error.into() };

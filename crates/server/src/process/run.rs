@@ -144,9 +144,7 @@ impl RunError {
             }
             RunError::Anchor(error) => error.remedy().to_owned(),
             RunError::Hsm(error) => error.remedy().to_owned(),
-            RunError::Open(_) => {
-                "nothing was changed; the message names the file and what can be done".to_owned()
-            }
+            RunError::Open(error) => open_remedy(error),
             RunError::Clock { now, last } if now < last => {
                 "correct the clock; if it is right, an earlier run wrote entries with a wrong one: `enlist server clock \
                  repair` sets the time back, --accept-clock goes on from the last entry"
@@ -171,6 +169,21 @@ impl RunError {
             RunError::Tls(_) | RunError::RollbackNotRecorded(_) | RunError::Chance(_) => "see the log for the cause".to_owned(),
         }
     }
+}
+
+/// A file that belongs to another user was left there by a command that ran as that user.
+fn open_remedy(error: &OpenError) -> String {
+    let Some(file) = error.not_permitted() else {
+        return "nothing was changed; the message names the file and what can be done".to_owned();
+    };
+    let holds_version = |dir: &&std::path::Path| dir.join("VERSION").exists();
+    let dir = file.ancestors().find(holds_version).unwrap_or(file);
+    let user = crate::user_name(rustix::process::geteuid().as_raw());
+    format!(
+        "nothing was changed; a command that ran as another user, such as root, left files there: give them back with \
+         `chown -R {user}: {}` as root",
+        dir.display()
+    )
 }
 
 /// What the flags of `server run` override in the configuration.
@@ -293,6 +306,7 @@ fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<Option<AcceptClo
 
 /// Starts a control plane; it serves when this returns.
 pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunError> {
+    dir.check_owner()?;
     let mut config = check(&dir)?;
     for warning in config_warnings::warnings(&dir, &config) {
         tracing::warn!("{warning}");

@@ -5,7 +5,6 @@ use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::{Table, Tone};
 use api::rest::audit::AuditLine;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The fields that tell one event from another of its kind.
@@ -34,21 +33,15 @@ pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, CommandEr
         return Ok(String::new());
     }
     let head = ["SEQ", "AT", "EVENT", "ACTOR", "DETAIL"];
-    let mut table = Table::new(head, "").painting("EVENT").cutting("DETAIL");
+    let mut table = Table::new(head, "").painting("EVENT").cutting("DETAIL").narrowing("ACTOR");
     for line in lines {
         let line: AuditLine = serde_json::from_str(line.get()).map_err(|error| {
             CommandError::fault("line_unreadable", format!("a line cannot be read: {error}"))
         })?;
-        let cells = [&line.seq.to_string(), &line.at, &line.event_type, &actor(&line), &detail(&line)];
+        let cells = [&line.seq.to_string(), &line.at, &line.event_type, &line.actor, &detail(&line)];
         table.row(Tone::Plain, cells.map(String::as_str));
     }
     Ok(table.text(output.screen()))
-}
-
-/// A node that acts for itself is named once, as what the line is about.
-fn actor(line: &AuditLine) -> String {
-    let own = line.fields.get("node_id").and_then(Value::as_str).map(|node| format!("node:{node}"));
-    if own.as_ref() == Some(&line.actor) { "node".to_owned() } else { line.actor.clone() }
 }
 
 fn detail(line: &AuditLine) -> String {
@@ -75,6 +68,8 @@ fn detail(line: &AuditLine) -> String {
         Some(("directory", "rollback_accepted")) => {
             &["directory_seq", "anchor_seq", "recovery_tokens_voided"]
         }
+        // Who was refused may have no name: where it came from is all there is to go by.
+        Some((_, "refused")) => &["network", "samples"],
         Some(("audit", "forwarding_gap")) => &["from", "to", "cause"],
         _ => &[],
     };

@@ -1,4 +1,5 @@
 use super::*;
+use api::rest::one_or_more::OneOrMore;
 use clap::{Args, FromArgMatches};
 
 fn chosen(flags: &[&str], variables: &[(&str, &str)], saved: Contexts) -> Result<ChosenTarget, CommandError> {
@@ -23,8 +24,11 @@ fn check_saved(flags: &[&str], variables: &[(&str, &str)], expected: Result<(Tar
 }
 
 fn contexts() -> Contexts {
-    let server =
-        || Context { server: Some("https://cp".to_owned()), ca: Some("ca.pem".into()), ..Context::default() };
+    let server = || Context {
+        server: OneOrMore::One("https://cp".to_owned()),
+        ca: Some("ca.pem".into()),
+        ..Context::default()
+    };
     let far = Context { cert: Some("c.pem".into()), key: Some("k.pem".into()), ..server() };
     let near = Context { dir: Some("/near".into()), ..Context::default() };
     let saved = [("far", far), ("near", near), ("half", server())];
@@ -42,7 +46,7 @@ fn remote(credential: OperatorCredential) -> Option<Target> {
 
 fn server_with(credential: Option<OperatorCredential>) -> Target {
     Target::Server {
-        url: "https://cp".to_owned(),
+        servers: vec!["https://cp".to_owned()],
         server_trust: ServerTrust::Ca("ca.pem".into()),
         credential,
     }
@@ -134,8 +138,8 @@ fn credentials_beside_a_context_take_the_place_of_its_own() {
     check_saved(&["--context", "half"], &[("ENLIST_API_KEY_FILE", "a")], Ok((half, "--context")));
     // A certificate and its key come from the same source.
     check_saved(&["--cert", "d.pem"], &[], Err("usage"));
-    let Target::Server { url, credential, .. } = own() else { unreachable!() };
-    let pinned = Target::Server { url, server_trust: ServerTrust::Pin("p".to_owned()), credential };
+    let Target::Server { servers, credential, .. } = own() else { unreachable!() };
+    let pinned = Target::Server { servers, server_trust: ServerTrust::Pin("p".to_owned()), credential };
     check_saved(&["--ca-pin", "p"], &[], Ok((pinned, "current")));
 }
 

@@ -121,7 +121,12 @@ fn text(summary: &InitSummary<'_>, screen: Screen) -> String {
         "Without it the data directory and its backups cannot be used: keep a copy of it in another place.";
     text.push_str(&format!("\n{}\n", screen.hang(0, 0, &format!("{what} {copy}"))));
     let run = format!("{} server run --dir {}", shell::program(), shell::quoted(Path::new(dir)));
-    text + &format!("\nNext:\n{}", shell::paragraph(&run, screen))
+    // Root could start it as well, and would leave files in the directory that this user cannot read.
+    let next = match rustix::process::geteuid() {
+        uid if uid.is_root() => "Next:".to_owned(),
+        uid => format!("Next, as the user {}:", shell::user(uid.as_raw())),
+    };
+    text + &format!("\n{next}\n{}", shell::paragraph(&run, screen))
 }
 
 #[cfg(test)]

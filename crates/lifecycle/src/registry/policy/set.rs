@@ -55,6 +55,35 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     })])
 }
 
+impl State {
+    /// Refuses a value that would be in force as another one, or names what is not there.
+    pub fn check_policy_fits(&self, key: &str, value: &str) -> Result<(), Rejection> {
+        let mut changed = self.policy.clone();
+        // What cannot be set at all is refused where it is decided.
+        if changed.set(key, value).is_err() {
+            return Ok(());
+        }
+        let refused = |expected: String| {
+            let value = value.chars().take(SHOWN).collect();
+            Err(Rejection::PolicyValueInvalid { key: key.to_owned(), expected, value })
+        };
+        if key == "liveness.interval" && changed.heartbeat_interval() < changed.liveness_interval {
+            return refused(format!(
+                "at most {}, half of liveness.grace ({})",
+                changed.heartbeat_interval(),
+                changed.liveness_grace
+            ));
+        }
+        let unknown = changed.hardware_tenants.iter().find(|tenant| !self.tenants.contains_key(*tenant));
+        match unknown {
+            Some(unknown) if key == "hardware.tenants" => refused(format!(
+                "names of tenants that exist, and there is no tenant {unknown} (`enlist tenant list`)"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Of what lets hosts in only `attestors` and `attestors.require` can be set so that no host could meet them: every other key has bounds that leave a
 /// way in (a kind of key, ten seconds of a token's life, one enrollment a minute). Hardware is a way in once a machine is
 /// registered by it.
