@@ -116,7 +116,7 @@ def test_the_server_is_verified_and_is_given_the_token(programs):
         toml.write_text(written + table)
         plane.start()
         plane.stop()
-        assert {headers.get("Authorization") for _, _, headers in server.asked} == {"Bearer hush-hush-anchor"}
+        assert {headers.get("authorization") for _, _, headers in server.asked} == {"Bearer hush-hush-anchor"}
         assert anchored_seq(server) > 0
         (base / "ca.pem").write_bytes(plane.bundle)
         refused(plane, "cannot be read", code="anchor_unusable")

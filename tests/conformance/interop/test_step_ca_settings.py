@@ -102,7 +102,7 @@ def test_what_cannot_be_a_step_ca_is_refused(two, programs):
         key = plane.cli("operator", "key", "create", "k", "--role", "platform-admin", "--expires", "1h").json()["key"]
         evidence.token(key)
         answer = plane.https("POST", "/v1/ca/step-ca", {"url": second.url}, {"Authorization": f"Bearer {key}"})
-        assert (answer.status, answer.code()) == (403, "local_only"), answer
+        assert (answer.status, answer.code) == (403, "local_only"), answer
         native.enroll(plane)
 
 

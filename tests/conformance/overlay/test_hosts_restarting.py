@@ -72,7 +72,7 @@ def test_what_was_taken_away_is_not_brought_back_by_a_restart(overlay):
     assert key not in one.shown()
     gone.kill()
     gone.start()
-    until(lambda: (gone.status() or {}).get("overlay", {}).get("state") == "off", "the revoked host stays out")
+    until(lambda: ((gone.status() or {}).get("overlay") or {}).get("state") == "off", "the revoked host stays out")
     # It was not told, and nobody is there to tell it.
     two.start()
     two.wait_up(2)
