@@ -66,7 +66,8 @@ def test_a_start_without_an_answer_is_refused_in_bounded_time(anchored, server):
     plane = anchored
     plane.stop()
     server.stop()
-    refused(plane, "cannot be read", code="anchor_unusable", arguments=plane.flags)
+    for more in ((), ("--accept-rollback",)):
+        refused(plane, "cannot be read", code="anchor_unusable", arguments=(*plane.flags, *more))
     server.start()
     for status in (302, 403, 500):
         server.status = status
@@ -78,6 +79,7 @@ def test_a_start_without_an_answer_is_refused_in_bounded_time(anchored, server):
         refused(plane, "cannot be used", code="anchor_unusable", arguments=plane.flags)
     server.answer = None
     plane.start(*plane.flags)
+    assert not plane.audit("directory.rollback_accepted"), "no token was made void for nothing"
 
 
 def test_a_server_that_takes_nothing_stops_no_commit_and_raises_an_alert(anchored, server):

@@ -12,7 +12,7 @@ use super::peer_set::{InterfacePlace, PeerSet};
 
 /// This host's place and its peers.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct StoredOverlay {
+pub struct KeptOverlay {
     pub node_id: String,
     /// Whether the domain had an overlay for this node.
     pub offered: bool,
@@ -20,11 +20,11 @@ pub struct StoredOverlay {
     prefix_length: u8,
     mtu: u32,
     keepalive_s: u16,
-    peers: Vec<StoredPeer>,
+    peers: Vec<KeptPeer>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct StoredPeer {
+struct KeptPeer {
     node_id: String,
     wireguard_public_key: WireguardPublic,
     address: Ipv6Addr,
@@ -35,12 +35,12 @@ struct StoredPeer {
     port: u16,
 }
 
-impl StoredOverlay {
+impl KeptOverlay {
     pub fn of(node_id: &str, offered: bool, place: GrantedPlace, peers: &PeerSet) -> Self {
         let stored = peers.iter().map(|(node, peer)| {
             let (ipv4, ipv6, port) = peer.addresses();
             let (node_id, key) = (node.to_string(), peer.key);
-            StoredPeer { node_id, wireguard_public_key: key, address: peer.address, ipv4, ipv6, port }
+            KeptPeer { node_id, wireguard_public_key: key, address: peer.address, ipv4, ipv6, port }
         });
         Self {
             node_id: node_id.to_owned(),

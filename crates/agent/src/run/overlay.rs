@@ -28,7 +28,7 @@ use crate::overlay::claim::{Claims, GrantedPlace, PlaceClaim};
 use crate::overlay::here::{OwnAddresses, Whereabouts};
 use crate::overlay::netlink::prefix;
 use crate::overlay::peer_set::{InterfacePlace, OwnFamilies, Taken};
-use crate::overlay::stored::StoredOverlay;
+use crate::overlay::stored::KeptOverlay;
 use crate::overlay::worker::{OverlayCondition, OverlayWorker};
 use crate::overlay::{Backend, InterfaceSpec, Unavailable, UnavailableReason};
 use crate::status::{OverlayState, OverlayStatus, Status};
@@ -196,9 +196,9 @@ impl OverlayPart {
         }
     }
 
-    fn stored(&self, core: &AgentCore) -> Option<StoredOverlay> {
+    fn stored(&self, core: &AgentCore) -> Option<KeptOverlay> {
         let (node_id, place, worker) = (core.identity.node_id()?, self.place?, self.worker.as_ref()?);
-        Some(worker.wanted(|wanted| StoredOverlay::of(node_id, self.offered, place, &wanted.peers)))
+        Some(worker.wanted(|wanted| KeptOverlay::of(node_id, self.offered, place, &wanted.peers)))
     }
 
     /// Whether this host is to be in the overlay.

@@ -68,6 +68,12 @@ impl TrailAnchorError {
         }
     }
 
+    /// Whether `--accept-rollback` starts all the same. An anchor that cannot be read could not be written either, and every token
+    /// would be void for nothing.
+    pub fn is_acceptable(&self) -> bool {
+        !matches!(self, TrailAnchorError::Unreachable { .. })
+    }
+
     pub fn remedy(&self) -> &'static str {
         match self {
             TrailAnchorError::Behind { .. }
@@ -225,7 +231,10 @@ pub async fn write_soon(app: &App, view: &View) {
     if is_anchored {
         match compose(&app.ca.keys.audit, view) {
             Ok(text) => app.anchor_queue.put(text),
-            Err(why) => tracing::error!(error = why, "the anchor of the audit trail was not written"),
+            Err(why) => {
+                tracing::error!(error = why, "the anchor of the audit trail was not written");
+                app.metrics.anchor_failed();
+            }
         }
     }
     // The start has written the anchor.

@@ -352,7 +352,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     }
     let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun, &config)?;
     let rolled_back = match anchor::check(&config.audit, &journal).await {
-        Err(error) if !overrides.accept_rollback => {
+        Err(error) if !overrides.accept_rollback || !error.is_acceptable() => {
             // Only a restart with the right directory or anchor helps; what was opened is closed.
             if let Err(error) = journal.shutdown().await {
                 tracing::warn!(%error, "the log did not close cleanly");

@@ -21,6 +21,10 @@ pub async fn run(app: Arc<App>, anchor: AnchorPlace) {
 
 async fn write(app: &App, anchor: &AnchorPlace) {
     let mut queue = app.anchor_queue.follow();
+    if app.journal.leadership().await.is_some() {
+        // The start has written the anchor; the alert is one that an earlier run has left.
+        clear(app).await;
+    }
     let (mut failures, mut pauses) = (0_u32, RetryPauses::default());
     loop {
         let newest = queue.borrow_and_update().clone();
@@ -36,10 +40,7 @@ async fn write(app: &App, anchor: &AnchorPlace) {
                     tracing::info!(%anchor, failures, "the anchor of the audit trail is written again");
                 }
                 (failures, pauses) = (0, RetryPauses::default());
-                // The alert may be one that an earlier run has left.
-                if let Some(alert) = app.view().state.open_alert(AlertKind::AuditAnchorFailing, None) {
-                    record(app, Command::ClearAlert { alert: alert.id }).await;
-                }
+                clear(app).await;
                 if queue.changed().await.is_err() {
                     return;
                 }
@@ -50,7 +51,8 @@ async fn write(app: &App, anchor: &AnchorPlace) {
                 if failures == 1 {
                     tracing::error!(%anchor, error = why, "the anchor of the audit trail was not written");
                 }
-                if failures == FAILURES {
+                let open = app.view().state.open_alert(AlertKind::AuditAnchorFailing, None).is_some();
+                if failures >= FAILURES && !open {
                     let detail = format!("the anchor {anchor} of the audit trail is not written: {why}");
                     let alert = RaiseAlert { kind: AlertKind::AuditAnchorFailing, node: None, detail };
                     record(app, Command::RaiseAlert(alert)).await;
@@ -58,6 +60,12 @@ async fn write(app: &App, anchor: &AnchorPlace) {
                 tokio::time::sleep(pauses.next(None)).await;
             }
         }
+    }
+}
+
+async fn clear(app: &App) {
+    if let Some(alert) = app.view().state.open_alert(AlertKind::AuditAnchorFailing, None) {
+        record(app, Command::ClearAlert { alert: alert.id }).await;
     }
 }
 

@@ -35,11 +35,15 @@ async fn follow(app: &App, leadership: &Leadership, kind: AlertKind, due: Option
 /// Which uses have no issuer that signs. Of ephemeral issuers each replica makes its own, and the one on record signs for operators.
 fn missing(state: &State, now: Timestamp) -> Option<String> {
     let uses = state.uses_without_issuer(now);
-    let all: Vec<String> = uses.iter().map(|usage| without(state, *usage)).collect();
+    let all: Vec<String> = uses.iter().map(|usage| without(state, *usage, now)).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-fn without(state: &State, usage: IssuerUse) -> String {
+fn without(state: &State, usage: IssuerUse, now: Timestamp) -> String {
+    let step_ca_signs = state.step_ca_issuer().is_some_and(|(issuer, _)| now < issuer.not_after);
+    if usage != IssuerUse::Server && state.has_step_ca() && !step_ca_signs {
+        return "no step-ca is active for nodes: name another one with `enlist ca step-ca set`".to_owned();
+    }
     let (what, remedy) = match usage {
         IssuerUse::Server => ("the control plane's own certificates", "--use server "),
         IssuerUse::Node | IssuerUse::Both if state.has_ephemeral_issuers() => ("operators", ""),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use crate::overlay::stored::StoredOverlay;
+use crate::overlay::stored::KeptOverlay;
 use crate::store::wireguard;
 
 const NEW_PEERS_WITHIN: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ impl KeptPeers {
     }
 
     /// What an earlier process has left. A file that cannot be read is as good as none: the control plane says it all again.
-    pub fn read(&self) -> Option<StoredOverlay> {
+    pub fn read(&self) -> Option<KeptOverlay> {
         let dir = self.dir.as_ref()?;
         let read = wireguard::read_peers(dir).map_err(|error| error.to_string());
         let found = read.and_then(|bytes| match bytes {
@@ -79,7 +79,7 @@ impl KeptPeers {
     }
 
     /// Writes these, beside the loop.
-    pub fn write(&mut self, peers: StoredOverlay) {
+    pub fn write(&mut self, peers: KeptOverlay) {
         let Some(dir) = self.dir.clone() else { return };
         self.due = None;
         self.writing = Some(spawn_blocking(move || {
