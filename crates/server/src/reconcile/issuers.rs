@@ -14,6 +14,11 @@ const ROOT_WARNINGS: [u64; 4] = [7, 30, 60, 365];
 pub async fn tick(app: &App, leadership: &Leadership) {
     let (view, now) = (app.view(), app.now());
     follow(app, leadership, AlertKind::IssuerExpiring, warning(&view.state, now)).await;
+}
+
+/// Says at once that nothing signs, and that something does again.
+pub async fn look_for_active(app: &App, leadership: &Leadership) {
+    let (view, now) = (app.view(), app.now());
     follow(app, leadership, AlertKind::NoActiveIssuer, missing(&view.state, now)).await;
 }
 

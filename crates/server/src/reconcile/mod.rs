@@ -229,6 +229,7 @@ impl Leader {
         liveness::tick(app, leadership).await;
         self.expiry.tick(app, leadership).await;
         self.long_silence.tick(app, leadership).await;
+        issuers::look_for_active(app, leadership).await;
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
         }
