@@ -10,6 +10,7 @@ mod root_key;
 mod sign_crl;
 mod sign_intermediate;
 mod sign_root;
+mod step_ca;
 mod update_trust;
 
 use crate::confirm::ConfirmFlag;
@@ -110,6 +111,9 @@ pub enum Command {
         #[arg(long, value_name = "KEK")]
         kek: String,
     },
+    /// Change how the step-ca behind this control plane is asked
+    #[command(subcommand)]
+    StepCa(step_ca::Command),
     /// Issue a bootstrap identity, which hosts share until they have one of their own; or list or revoke such
     ///
     /// With it a host may enroll and read the configuration that policy `bootstrap.read` allows, and nothing else. The same name may be
@@ -189,6 +193,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 output.screen().hang(0, 0, &told)
             })
         }
+        Command::StepCa(command) => step_ca::run(command, reach, output).await,
         Command::Bootstrap(arguments) => bootstrap::run(arguments, reach, output).await,
         Command::ImportCrl(arguments) => import_crl::run(arguments, reach, output).await,
         Command::UpdateTrust => update_trust::run(reach, output).await,

@@ -379,6 +379,13 @@ const TABLE: &[(&str, &[Example])] = &[
         &[("Seal every private key under a new key file", "enlist ca rewrap --kek file:/etc/enlist/kek-2")],
     ),
     (
+        "enlist ca step-ca set",
+        &[(
+            "step-ca has moved, and its provisioner has another key",
+            "enlist ca step-ca set --url https://step-ca-2.example.org --key provisioner-2.json",
+        )],
+    ),
+    (
         "enlist ca sign-intermediate",
         &[(
             "Sign the CSR of the next issuer, on the machine that holds the root key",

@@ -3,7 +3,7 @@
 mod check;
 mod clock;
 mod error;
-mod init;
+pub mod init;
 mod join;
 mod run;
 pub mod serving;

@@ -149,6 +149,11 @@ fn found_step_ca() -> Command {
     }))
 }
 
+fn change_step_ca() -> Command {
+    let Command::InitializeDomain(found) = found_step_ca() else { panic!("another command") };
+    Command::ChangeStepCa(found.step_ca.expect("a step-ca"))
+}
+
 fn begin_issuance() -> BeginIssuance {
     BeginIssuance {
         replica: ReplicaId(1),
@@ -657,6 +662,7 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
         ("publish_issuer", Command::PublishIssuer(Box::new(publish()))),
         ("begin_issuance", Command::BeginIssuance(Box::new(begin_issuance()))),
         ("end_issuance", end_issuance(IntentEnd::NotSigned)),
+        ("change_step_ca", change_step_ca()),
         ("record_delivered_revocations", Command::RecordDeliveredRevocations { serials: vec![serial()] }),
     ]
 }

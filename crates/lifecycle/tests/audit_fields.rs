@@ -423,6 +423,18 @@ fn a_roll_names_issuers_and_never_a_key() {
     let expected = json!({ "issuer": "i2", "before": "i1", "forced": true });
     says(&mut domain, (local(), activate("i2", true)), "ca.activated", expected);
     let sealed = |name: &str| (issuer(name), b"anew".to_vec().into());
+    let mut step_ca = Domain::step_ca();
+    let mut new = step_ca.new_step_ca();
+    new.issuer.id = issuer("c2");
+    let expected = json!({
+        "step_ca": "c2",
+        "step_ca_fingerprint": new.issuer.fingerprint.labelled(),
+        "step_ca_url": "https://ca.example",
+        "step_ca_provisioner": "enlist",
+        "step_ca_key_id": "k1",
+        "before": "c1",
+    });
+    says(&mut step_ca, (local(), Command::ChangeStepCa(Box::new(new))), "ca.step_ca_changed", expected);
     let rewrap = Rewrap {
         issuers: vec![sealed("i1"), sealed("i2")],
         audit: b"anew".to_vec(),

@@ -66,6 +66,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RetireIssuer", "+ +-- --- --- - ? -- ? - --"),
     ("RevokeIssuer", "+ +-- --- --- - ? -- ? - --"),
     ("Rewrap", "+ +-- --- --- - ? -- ? - --"),
+    ("ChangeStepCa", "+ +-- --- --- - ? -- ? - --"),
     ("BeginRoll", "+ +-- --- --- - ? -- ? - --"),
     ("AnswerRoll", "+ +-- --- --- - ? -- ? - --"),
     ("AbandonRoll", "+ +-- --- --- - ? -- ? - --"),
@@ -366,6 +367,7 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
             asks_for_holders: false,
         },
         Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None, pending: Vec::new() }),
+        Command::ChangeStepCa(Box::new(domain.new_step_ca())),
         domain.publish("e1"),
         Command::BeginIssuance(Box::new(BeginIssuance {
             replica: ReplicaId(1),

@@ -128,6 +128,7 @@ fn input() -> impl Strategy<Value = Input> {
         any::<bool>().prop_map(Input::RecoveryReady),
         any::<bool>().prop_map(Input::HardwareReady),
         Just(Input::RenewalOrdered),
+        Just(Input::RenewalNotAllowed),
         Just(Input::Revoked),
     ]
 }
@@ -425,6 +426,24 @@ fn a_pause_after_a_failed_renewal_ends_with_the_certificate_that_it_was_for() {
     host.learn(Input::Loaded(life(1012, 1052)), at(992), chance());
     let renews = (992..1400).find(|second| host.clone().due(at(*second)).contains(&HostAction::Renew));
     assert_eq!(renews, Some(1012));
+}
+
+#[test]
+fn a_renewal_that_is_not_allowed_is_asked_for_again_on_another_connection_or_by_order_only() {
+    let life = Life { not_after: Timestamp::from_secs(100_000), renew_at: Timestamp::from_secs(0) };
+    let mut host = HostMachine::new(life, "u".to_owned());
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    let renews = |host: &HostMachine, from: u64| {
+        (from..from + 2000).any(|second| host.clone().due(at(second)).contains(&HostAction::Renew))
+    };
+    host.learn(Input::Opened(Ok(())), at(10), chance());
+    for (again, second) in [(Input::RenewalOrdered, 3000), (Input::Opened(Ok(())), 6000)] {
+        assert!(host.due(at(second - 1000)).contains(&HostAction::Renew));
+        host.learn(Input::RenewalNotAllowed, at(second - 999), chance());
+        assert!(!renews(&host, second - 998) && host.condition().is_none(), "nothing is wrong");
+        host.learn(again, at(second), chance());
+        assert!(renews(&host, second), "{again:?}");
+    }
 }
 
 #[test]

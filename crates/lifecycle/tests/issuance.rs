@@ -4,7 +4,7 @@ use crate::support::{Domain, Minted, check, granted, issuer, local, refused, rep
 use lifecycle::names::{KeyHash, ReplicaId, Serial, Span, SpiffeId, Timestamp, TrustDomain};
 use lifecycle::registry::{
     Actor, AlertKind, BeginIssuance, Command, EXTERNAL_SKEW, EndIssuance, Enroll, INTENT_LAPSE,
-    INTERMEDIATES, IntentEnd, NodeSigner, Role, Tenants, TokenState,
+    INTERMEDIATES, IntentEnd, IssuerState, NewStepCa, NodeSigner, Role, Tenants, TokenState,
 };
 
 fn enrollment(domain: &mut Domain, token: Minted) -> Enroll {
@@ -250,5 +250,62 @@ fn intermediates_are_bounded() {
         request.prepared.as_mut().unwrap().certificate.external.as_mut().unwrap().chain = chain;
         let expect = if number < INTERMEDIATES { granted(&["host.enrolled"]) } else { refused("try_again") };
         check(&mut domain, (Actor::Stranger, command(&request)), expect);
+    }
+}
+
+#[test]
+fn another_address_or_key_changes_the_issuer_and_another_root_is_another_issuer() {
+    let mut domain = Domain::step_ca();
+    let token = domain.mint();
+    let request = enrollment(&mut domain, token);
+    check(&mut domain, (Actor::Stranger, command(&request)), granted(&["host.enrolled"]));
+    let first = domain.state.step_ca_issuer().expect("signs").0.clone();
+    let change = |new: &NewStepCa| Command::ChangeStepCa(Box::new(new.clone()));
+    let mut moved = domain.new_step_ca();
+    moved.issuer.fingerprint = first.fingerprint;
+    moved.issuer.sealed_key = b"sealed anew".to_vec();
+    moved.access.url = "https://ca-2.example".to_owned();
+    check(&mut domain, (local(), change(&moved)), granted(&["ca.step_ca_changed"]));
+    let (signs, step_ca) = domain.state.step_ca_issuer().expect("signs");
+    assert_eq!((&signs.id, &step_ca.access), (&first.id, &moved.access));
+    assert_eq!(step_ca.intermediates.len(), 1, "what it has signed stays good");
+    let mut another = domain.new_step_ca();
+    another.issuer.id = issuer("c2");
+    check(&mut domain, (local(), change(&another)), granted(&["ca.step_ca_changed"]));
+    assert_eq!(domain.state.step_ca_issuer().expect("signs").0.id, another.issuer.id);
+    assert_eq!(domain.state.issuers[&first.id].state, IssuerState::Retiring);
+    assert!(domain.state.certificates.keys().all(|serial| domain.state.is_good(serial)));
+    // Back to the first one.
+    check(&mut domain, (local(), change(&moved)), granted(&["ca.step_ca_changed"]));
+    assert_eq!(domain.state.step_ca_issuer().expect("signs").0.id, first.id);
+}
+
+#[test]
+fn what_is_no_step_ca_is_not_taken_for_one() {
+    let mut domain = Domain::step_ca();
+    let good = domain.new_step_ca();
+    let flaws: [fn(&mut NewStepCa); 5] = [
+        |new| new.issuer.sealed_key.clear(),
+        |new| new.access.url.clear(),
+        |new| new.issuer.not_after = Timestamp::from_secs(1),
+        // The id of another CA, and the certificate of another.
+        |new| new.issuer.id = issuer("n1"),
+        |new| new.access.provisioner = "x".repeat(1000),
+    ];
+    for flaw in flaws {
+        let mut new = good.clone();
+        flaw(&mut new);
+        check(&mut domain, (local(), Command::ChangeStepCa(Box::new(new))), refused("issuer_invalid"));
+    }
+    let mut other = Domain::founded();
+    let new = other.new_step_ca();
+    check(&mut other, (local(), Command::ChangeStepCa(Box::new(new))), refused("issuer_invalid"));
+    // Not more roots than can be looked at.
+    for number in 0..INTERMEDIATES {
+        let mut new = domain.new_step_ca();
+        new.issuer.id = issuer(&format!("r{number}"));
+        let expected = if number + 1 < INTERMEDIATES { None } else { Some("too_many_issuers") };
+        let answer = domain.give(local(), Command::ChangeStepCa(Box::new(new))).answer;
+        assert_eq!(answer.err().map(|refused| refused.code()), expected, "{number}");
     }
 }

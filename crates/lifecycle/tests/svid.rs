@@ -81,6 +81,23 @@ fn the_node_of_an_svid_gets_a_certificate_and_no_recovery_token() {
 }
 
 #[test]
+fn policy_says_whether_an_svid_leads_to_a_certificate() {
+    let mut domain = Domain::founded();
+    registered(&mut domain, "n1");
+    domain.policy("spire.renew", "false");
+    let key = KeyHash::new(domain.digest());
+    let renew = domain.renewal(&node("n1"), key);
+    assert_eq!(svid_renewable(&domain.state, &renew), Err(Rejection::SvidRenewalOff));
+    let command = Command::Renew(Box::new(renew));
+    check(&mut domain, (svid("n1"), command.clone()), refused("svid_renewal_off"));
+    // With a certificate of the domain a host renews as ever.
+    let own = domain.active();
+    domain.renew(&own);
+    domain.policy("spire.renew", "true");
+    check(&mut domain, (svid("n1"), command), granted(&["host.active", "certificate.renewed"]));
+}
+
+#[test]
 fn whoever_has_an_svid_takes_no_place_from_the_renewals_of_the_host() {
     let mut domain = Domain::founded();
     let host = domain.active();

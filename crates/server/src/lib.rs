@@ -17,5 +17,6 @@ mod reconcile;
 pub use edge::socket::user_name;
 pub use process::app::App;
 pub use process::{
-    chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, join, key_memory, run,
+    anchor, chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, join,
+    key_memory, run,
 };

@@ -4,6 +4,7 @@ which of three things is wrong. Nothing that it signs gets past the control plan
 
 import concurrent.futures
 import datetime
+import threading
 import time
 
 import pytest
@@ -158,22 +159,26 @@ def test_a_silent_one_holds_up_nobody_else(plane, false):
     false.most = 0
     tokens = [plane.mint() for _ in range(24)]
 
-    def attempt(minted) -> tuple:
-        began = time.monotonic()
-        with native.door(plane) as door:
-            return door.refused(minted["token"], certs.good_csr()).code, time.monotonic() - began
+    over = threading.Event()
+
+    def attempt(minted) -> set:
+        """Again and again, so that all turns stay taken while others are served."""
+        codes = set()
+        while not codes or not over.is_set():
+            with native.door(plane) as door:
+                codes.add(door.refused(minted["token"], certs.good_csr()).code)
+        return codes
 
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         tries = [pool.submit(attempt, minted) for minted in tokens]
         until(lambda: false.at_once >= 16, "all turns are taken")
         # Heartbeats, operators, health checks.
-        began = time.monotonic()
         known.confirm()
         assert plane.api("GET", "/v1/nodes").status == 200
-        assert time.monotonic() - began < 5
+        assert not any(one.done() for one in tries)
+        over.set()
         results = [one.result() for one in tries]
-    assert {code for code, _ in results} == {"issuer_unavailable"}, results
-    assert all(took < 30 for _, took in results), results
+    assert set.union(*results) == {"issuer_unavailable"}, results
     assert false.most <= 17, "sixteen, and whoever looks whether it is back"
     assert all(plane.token_state(minted["token_id"]) == "unused" for minted in tokens)
     until_unavailable(plane)

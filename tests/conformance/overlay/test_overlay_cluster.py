@@ -1,7 +1,5 @@
 """The overlay of a cluster: hosts of different replicas are told of each other, and may move between replicas."""
 
-import time
-
 from clusters import Cluster
 from machine import until
 from overlays import Fleet, Host, Key
@@ -75,7 +73,9 @@ def test_a_claim_whose_outcome_is_unknown_is_no_refusal(programs):
             for follower in followers:
                 follower.freeze()
             host.claim(key=new, former_proof=host.former_proof(new))
-            time.sleep(12)
+            # Proposals made after it have come to nothing.
+            until(lambda: "no_quorum" in leader.api("GET", "/readyz").json()["reasons"], "there is no majority", patience=60)
+            assert leader.cli("token", "create", ok=False).code != 0
             assert not host.answers[known:], host.answers[known:]
             for follower in followers:
                 follower.thaw()

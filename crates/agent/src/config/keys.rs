@@ -153,6 +153,9 @@ setting_keys! {
     "overlay.interface" OVERLAY_INTERFACE ValueKind::Interface, default("wg0");
     /// UDP port on which WireGuard listens
     "overlay.port" OVERLAY_PORT ValueKind::Port, default("51820");
+    /// MTU of the WireGuard interface, where the network between hosts carries less or more than usual packets; without it the one that
+    /// the control plane names (1420)
+    "overlay.mtu" OVERLAY_MTU ValueKind::Mtu;
     /// The same as `underlay`
     "overlay.endpoint" OVERLAY_ENDPOINT ValueKind::Underlay;
     /// Reserved; without effect, which is said at every start

@@ -8,6 +8,7 @@ use toml::Value;
 
 use super::hosts;
 use super::underlay::{PORT, UnderlayAddresses};
+use crate::overlay::claim::MTUS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
@@ -37,6 +38,8 @@ pub enum ValueKind {
     Interface,
     /// A UDP port.
     Port,
+    /// What a packet through an interface may hold, in bytes.
+    Mtu,
     /// Where a control plane is.
     Server,
     /// Where sessions go: like a server, but it may have a path, and it may be asked for as a web socket.
@@ -70,6 +73,7 @@ impl ValueKind {
             }
             (ValueKind::Interface, Value::String(text)) => is_interface(text),
             (ValueKind::Port, Value::Integer(port)) => u16::try_from(*port).is_ok_and(|port| port > 0),
+            (ValueKind::Mtu, Value::Integer(mtu)) => u32::try_from(*mtu).is_ok_and(|mtu| MTUS.contains(&mtu)),
             (ValueKind::Server, Value::String(text)) => ServerUrl::parse(text).is_ok(),
             (ValueKind::Stream, Value::String(text)) => stream_host(text).is_some(),
             (ValueKind::Hosts, Value::Table(table)) => return wrong_pair(table),
@@ -101,7 +105,9 @@ impl ValueKind {
                 "false" | "0" | "no" => Value::Boolean(false),
                 _ => plain(),
             },
-            ValueKind::Bytes(_) | ValueKind::Port => text.parse().map_or_else(|_| plain(), Value::Integer),
+            ValueKind::Bytes(_) | ValueKind::Port | ValueKind::Mtu => {
+                text.parse().map_or_else(|_| plain(), Value::Integer)
+            }
             ValueKind::List | ValueKind::Command | ValueKind::Underlay => {
                 Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect())
             }
@@ -140,6 +146,7 @@ impl ValueKind {
                 "1 to 15 letters, digits or -_. signs, such as \"wg0\"; not \"all\" or \"default\"".to_owned()
             }
             ValueKind::Port => "a port, 1 to 65535".to_owned(),
+            ValueKind::Mtu => format!("a number of bytes, {} to {}", MTUS.start(), MTUS.end()),
             ValueKind::Server => "https://HOST or https://HOST:PORT".to_owned(),
             ValueKind::Stream => {
                 "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned()
@@ -228,6 +235,9 @@ mod tests {
             (ValueKind::Stream, "ws://cp/terminal"),
             (ValueKind::Port, "0"),
             (ValueKind::Port, "65536"),
+            (ValueKind::Mtu, "1279"),
+            (ValueKind::Mtu, "9001"),
+            (ValueKind::Mtu, "1420.0"),
             (ValueKind::Interface, "../wg0"),
             (ValueKind::Interface, "sixteen-letters-"),
             (ValueKind::Interface, ".."),

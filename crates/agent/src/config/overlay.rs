@@ -16,6 +16,8 @@ pub struct OverlaySettings {
     pub enable: bool,
     pub interface: String,
     pub port: u16,
+    /// Instead of the MTU that the control plane names.
+    pub mtu: Option<u32>,
     /// Where it can be reached, if that was said.
     pub endpoint: Option<UnderlayAddresses>,
 }
@@ -49,6 +51,10 @@ pub(super) fn overlay(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> Overl
         enable: layers.is_set(keys::OVERLAY_ENABLE) || wireguard,
         interface: layers.text(keys::OVERLAY_INTERFACE).unwrap_or_default().to_owned(),
         port,
+        mtu: layers
+            .value(keys::OVERLAY_MTU)
+            .and_then(Value::as_integer)
+            .and_then(|mtu| u32::try_from(mtu).ok()),
         endpoint: endpoint.or(underlay),
     }
 }

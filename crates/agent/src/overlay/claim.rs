@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// What the control plane means by nothing.
 const MTU: u32 = 1420;
 /// Less does not carry IPv6; more is no interface.
-const MTUS: std::ops::RangeInclusive<u32> = 1280..=9000;
+pub const MTUS: std::ops::RangeInclusive<u32> = 1280..=9000;
 /// Hosts are told to which network they belong: a site of private addresses has 48 bits (RFC 4193), and a larger network would take
 /// the traffic to other sites.
 const PREFIXES: std::ops::RangeInclusive<u32> = 48..=128;

@@ -14,6 +14,7 @@ mod kernel;
 pub mod netlink;
 pub mod peer_set;
 pub mod reason;
+pub mod stored;
 mod userspace;
 pub mod worker;
 

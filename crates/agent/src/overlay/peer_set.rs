@@ -44,6 +44,11 @@ pub struct OwnFamilies {
 }
 
 impl InterfacePeer {
+    /// Both of its addresses and their port.
+    pub fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>, u16) {
+        (self.ipv4, self.ipv6, self.port)
+    }
+
     /// By a family that both have, IPv6 first, unless it is `turned`.
     pub fn endpoint(&self, families: OwnFamilies, turned: bool) -> Option<SocketAddr> {
         let ipv6 = self.ipv6.filter(|_| families.ipv6).map(IpAddr::from);
@@ -106,6 +111,20 @@ impl PeerSet {
 
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &InterfacePeer)> {
         self.peers.peers.iter()
+    }
+
+    /// Peers that an earlier process was told: of no revision, so that the whole set is asked for and takes their place.
+    pub fn stored(peers: Vec<OverlayPeer>, place: &InterfacePlace) -> Result<Self, String> {
+        let mut set = Self::default();
+        set.peers.replace(&[], parsed(&peers, place)?)?;
+        Ok(set)
+    }
+
+    /// Whether a message takes something away that is known: a peer, or what was known of it.
+    pub fn is_outdated_by(&self, message: &OverlayPeers) -> bool {
+        message.after.is_none()
+            || !message.gone.is_empty()
+            || message.peers.iter().any(|peer| self.get(&peer.node_id).is_some())
     }
 
     /// The connection is no more: the rest of a set that was under way does not come.

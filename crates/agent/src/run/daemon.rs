@@ -91,6 +91,8 @@ impl Daemon {
         // Those that came with a certificate that waits to be proven are newer.
         let newest = found.candidate.as_ref().map_or(&found.identity, |candidate| &candidate.identity);
         let announced = newest.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
+        // What is in memory ends with the process.
+        let kept_in = dir.memory().is_none().then(|| dir.path().to_owned());
         let mut core = AgentCore {
             reporting: Reporting::new(outlets, last_attempts::read(dir.path())),
             // Memory has no end that could be kept free.
@@ -114,7 +116,7 @@ impl Daemon {
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
             sessions,
-            overlay: OverlayPart::new(config.overlay),
+            overlay: OverlayPart::new(config.overlay, kept_in),
             spire: SpireIdentity::new(svids),
             offers: PacedOffers::new(Instant::now()),
             renewal_ordered: false,
@@ -125,7 +127,7 @@ impl Daemon {
 
     /// What an earlier process left on disk.
     fn begin(&mut self, candidate: Option<Candidate>) {
-        let Self { core, upkeep, spire, .. } = self;
+        let Self { core, upkeep, spire, overlay, .. } = self;
         spire.take_offer(core);
         if let Some(span) = tolerance::read(core.path()) {
             core.learn(Input::Tolerance(span));
@@ -140,6 +142,7 @@ impl Daemon {
             core.prove(candidate);
         }
         upkeep.link_files(core);
+        overlay.resume(core);
     }
 
     pub async fn run(mut self, mut stop: Stop) -> Result<(), Fault> {
@@ -177,6 +180,7 @@ impl Daemon {
             self.sessions.ended().await;
         }
         tracing::info!("stopping");
+        self.overlay.stopping(&self.core).await;
         drop(self.overlay);
         _ = std::fs::remove_file(self.core.dir.socket());
         ended

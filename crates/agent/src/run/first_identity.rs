@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::RenewRequest;
+use api::code;
 use client::{AgentApi, ServerUrl, Trust};
 use lifecycle::host::{Backoff, FailureKind, IdentityProvider, Notices};
 use lifecycle::names::Span;
@@ -68,6 +69,8 @@ pub async fn obtain_first(
     }
     let mut backoff = Backoff::new(CAP);
     let mut is_read = false;
+    // The number of an SVID that policy gives no certificate to: it is not asked with again.
+    let mut not_allowed = None;
     wait.show(shared.as_ref());
     loop {
         if let Some(shared) = shared.as_ref().filter(|_| !is_read) {
@@ -97,7 +100,7 @@ pub async fn obtain_first(
         let at = clock::now();
         let newest = newest.filter(|svid| svid.term.is_usable(at));
         let has_svid = newest.is_some();
-        if let Some(svid) = newest {
+        if let Some(svid) = newest.filter(|svid| not_allowed != Some(svid.term.number)) {
             let kept = Kept { choice: &choice, config };
             wait.forget(AgentCode::SvidMissing);
             match by_svid(dir, &kept, servers, &trust, &svid, &call.correlation_id).await {
@@ -109,7 +112,11 @@ pub async fn obtain_first(
                     );
                     return Ok(promoted(identity, shared.take()));
                 }
-                Err(fault) => wait.tell("the SVID leads to no certificate yet", &fault),
+                Err(fault) => {
+                    let is_refused = fault.code.is(code::SVID_RENEWAL_OFF);
+                    not_allowed = is_refused.then_some(svid.term.number);
+                    wait.tell("the SVID leads to no certificate yet", &fault);
+                }
             }
         }
         let pause = backoff.next(chance::number(), None);

@@ -4,9 +4,11 @@
 //! record; the rename that makes it the key; the interface with it. Killed before the answer is heard, the next process claims
 //! the new key again, which is the same claim; until then the old one is in use.
 
+mod kept_peers;
 mod keys;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api::agent::{Evidence, OverlayAnswer, OverlayClaim, OverlayPeers, OverlayReport, Welcome};
@@ -26,9 +28,11 @@ use crate::overlay::claim::{Claims, GrantedPlace, PlaceClaim};
 use crate::overlay::here::{OwnAddresses, Whereabouts};
 use crate::overlay::netlink::prefix;
 use crate::overlay::peer_set::{InterfacePlace, OwnFamilies, Taken};
+use crate::overlay::stored::KeptOverlay;
 use crate::overlay::worker::{OverlayCondition, OverlayWorker};
 use crate::overlay::{Backend, InterfaceSpec, Unavailable, UnavailableReason};
 use crate::status::{OverlayState, OverlayStatus, Status};
+use kept_peers::KeptPeers;
 use keys::OverlayKeys;
 
 /// How often this host looks where it is.
@@ -85,6 +89,7 @@ pub struct OverlayPart {
     rekeys: RateLimit,
     told: RateLimit,
     reported: Option<(Instant, OverlayReport)>,
+    kept: KeptPeers,
 }
 
 /// An order, and how it ended.
@@ -108,7 +113,8 @@ pub enum OverlayEvent {
 }
 
 impl OverlayPart {
-    pub fn new(config: OverlaySettings) -> Self {
+    /// The directory is that of an agent whose storage is a disk.
+    pub fn new(config: OverlaySettings, dir: Option<PathBuf>) -> Self {
         let now = Instant::now();
         Self {
             config,
@@ -133,7 +139,66 @@ impl OverlayPart {
             rekeys: paced_offers::pace(now),
             told: RateLimit::new(THOUSANDS, THOUSAND_EVERY, now),
             reported: None,
+            kept: KeptPeers::new(dir),
         }
+    }
+
+    /// Brings up what an earlier process was told, until the control plane says otherwise on the first connection.
+    pub fn resume(&mut self, core: &mut AgentCore) {
+        let Some(stored) = self.kept.read() else { return };
+        self.offered = stored.offered;
+        let is_own = core.identity.node_id() == Some(stored.node_id.as_str());
+        if core.machine.is_revoked() || !is_own || !self.is_wanted() {
+            self.offered = false;
+            return self.kept.forget();
+        }
+        self.load_keys(core);
+        let Some(keys) = &self.keys else { return };
+        let node_id = stored.node_id.clone();
+        let found = stored.place().and_then(|place| {
+            let own = interface_place(node_id, keys, place);
+            Ok((place, stored.peers(&own)?))
+        });
+        match found {
+            Ok((place, peers)) => {
+                tracing::info!(
+                    peers = peers.count(),
+                    "the overlay comes up with the peers of before, until the control plane says otherwise"
+                );
+                self.place = Some(place);
+                self.follow(place);
+                if let Some(worker) = &self.worker {
+                    worker.change(|wanted| {
+                        wanted.peers = peers;
+                        wanted.all_changed();
+                    });
+                }
+            }
+            Err(why) => {
+                tracing::warn!("the kept peers of the overlay are passed over: {why}");
+                self.kept.forget();
+            }
+        }
+    }
+
+    /// Keeps what was not written yet.
+    pub async fn stopping(&mut self, core: &AgentCore) {
+        // The process may end with the identity, before the next turn of its loop.
+        self.identity_gone(core.machine.is_revoked());
+        if self.kept.is_writing() {
+            _ = self.kept.written().await;
+        }
+        if self.kept.wake().is_some()
+            && let Some(peers) = self.stored(core)
+        {
+            self.kept.write(peers);
+            _ = self.kept.written().await;
+        }
+    }
+
+    fn stored(&self, core: &AgentCore) -> Option<KeptOverlay> {
+        let (node_id, place, worker) = (core.identity.node_id()?, self.place?, self.worker.as_ref()?);
+        Some(worker.wanted(|wanted| KeptOverlay::of(node_id, self.offered, place, &wanted.peers)))
     }
 
     /// Whether this host is to be in the overlay.
@@ -199,6 +264,7 @@ impl OverlayPart {
         (self.worker, self.place, self.trouble, self.reported) = (None, None, None, None);
         (self.keys, self.here) = (None, OwnAddresses::default());
         (self.missed, self.next_place) = (false, None);
+        self.kept.forget();
         // Back on the same connection, it is claimed anew.
         self.claims.disconnected();
         self.fail_orders("this host is in no overlay");
@@ -224,7 +290,7 @@ impl OverlayPart {
 
     /// What has happened; waits for ever where there is no overlay.
     pub async fn next(&mut self, core: &mut AgentCore) -> OverlayEvent {
-        let Self { worker, look, .. } = self;
+        let Self { worker, look, kept, .. } = self;
         let reported = async {
             match worker {
                 Some(worker) => worker.reported().await,
@@ -234,6 +300,12 @@ impl OverlayPart {
         tokio::select! {
             looked = look.ended() => self.looked(core, looked),
             () = reported => OverlayEvent::Nothing,
+            written = kept.written() => {
+                if let Err(error) = written {
+                    core.not_written("the peers of the overlay could not be kept", &error);
+                }
+                OverlayEvent::Nothing
+            }
         }
     }
 
@@ -247,7 +319,7 @@ impl OverlayPart {
         let claim = self.claim().filter(|_| connected);
         let claim = claim.and_then(|claim| self.claims.wake(claim, Instant::now()));
         let place = self.next_place.map(|_| Instant::now() + self.places.wait(Instant::now()));
-        Some([claim, place].into_iter().flatten().fold(self.look_at, Instant::min))
+        Some([claim, place, self.kept.wake()].into_iter().flatten().fold(self.look_at, Instant::min))
     }
 
     /// Does what is due: looks for its key, takes another place, looks where this host is.
@@ -258,6 +330,11 @@ impl OverlayPart {
         }
         if self.keys_wake().is_some_and(|at| at <= now) {
             self.load_keys(core);
+        }
+        if self.kept.is_due(now)
+            && let Some(peers) = self.stored(core)
+        {
+            self.kept.write(peers);
         }
         if self.places.wait(now).is_zero()
             && let Some(place) = self.next_place.take()
@@ -414,6 +491,7 @@ impl OverlayPart {
         self.next_place = None;
         if before != Some(place) {
             self.places.count(now);
+            self.kept.changed(false);
         }
         self.follow(place);
         let network = |place: GrantedPlace| prefix(place.address, place.prefix_length);
@@ -449,7 +527,7 @@ impl OverlayPart {
             key: keys.current().clone(),
             address: place.address,
             prefix_length: place.prefix_length,
-            mtu: place.mtu,
+            mtu: self.config.mtu.unwrap_or(place.mtu),
         };
         let families = self.families();
         if let Some(worker) = &self.worker {
@@ -536,21 +614,21 @@ impl OverlayPart {
         for _ in 0..=thousands {
             self.told.count(now);
         }
-        let place = InterfacePlace {
-            node_id: core.identity.node_id().unwrap_or_default().to_owned(),
-            keys: keys.public(),
-            address: place.address,
-            prefix_length: place.prefix_length,
-        };
-        let taken = worker.change(|wanted| {
+        let node_id = core.identity.node_id().unwrap_or_default().to_owned();
+        let place = interface_place(node_id, keys, place);
+        let (is_urgent, taken) = worker.change(|wanted| {
+            let is_urgent = wanted.peers.is_outdated_by(&message);
             let taken = wanted.peers.take(message, &place);
             match &taken {
                 Ok(Taken::Changed(nodes)) => wanted.changed(nodes.clone()),
                 Ok(Taken::Whole) => wanted.all_changed(),
                 Ok(Taken::Nothing | Taken::Piece | Taken::PlaceLost) | Err(_) => {}
             }
-            taken
+            (is_urgent, taken)
         });
+        if matches!(taken, Ok(Taken::Whole | Taken::Changed(_))) {
+            self.kept.changed(is_urgent);
+        }
         match taken {
             Ok(Taken::Whole) => self.claims.found(),
             Ok(Taken::Nothing | Taken::Piece | Taken::Changed(_)) => {}
@@ -666,6 +744,11 @@ fn is_due(before: &OverlayReport, now: &OverlayReport, elapsed: Duration) -> boo
     state(before) != state(now)
         || (peers(before) != peers(now) && elapsed >= PEERS_REPORTED)
         || (before != now && elapsed >= FIGURES_REPORTED)
+}
+
+fn interface_place(node_id: String, keys: &OverlayKeys, place: GrantedPlace) -> InterfacePlace {
+    let GrantedPlace { address, prefix_length, .. } = place;
+    InterfacePlace { node_id, keys: keys.public(), address, prefix_length }
 }
 
 async fn resolve(named: Vec<(String, u16)>) -> Vec<SocketAddr> {

@@ -90,6 +90,20 @@ impl CertificateRenewal {
         (reason, follow_up)
     }
 
+    /// Policy gives this host no certificate while it comes by an SVID: nothing is wrong, and asking again leads nowhere.
+    pub fn not_allowed(&mut self, core: &mut AgentCore) {
+        self.key = None;
+        if let Err(error) = renewal_key::remove(core.path()) {
+            core.not_written("a key that gets no certificate could not be removed", &error);
+        }
+        if core.reporting.is_new("no certificate by SVID") {
+            tracing::info!(
+                "the control plane's policy gives no certificate of its own to a host that comes by an SVID: this host lives by SPIRE alone"
+            );
+        }
+        core.learn(Input::RenewalNotAllowed);
+    }
+
     /// The new certificate is in use.
     pub fn done(&mut self, core: &mut AgentCore) {
         if let Err(error) = renewal_key::remove(core.path()) {

@@ -1,6 +1,6 @@
-//! `wireguard/private.key`: the host's WireGuard key, as `wg` reads it.
+//! `wireguard/private.key`: the host's WireGuard key, as `wg` reads it; and beside it the peers that this host was told last.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ use super::disk;
 const NAME: &str = "private.key";
 /// The key that was ordered to take its place, until the control plane has it on record.
 const NEXT: &str = "next.key";
+const PEERS: &str = "peers.json";
+/// More than the peers of the largest overlay take.
+const PEERS_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The key that is there, made by us or by the operator. One that others could read is a fault.
 pub fn read(dir: &Path) -> io::Result<Option<WireguardPrivate>> {
@@ -68,6 +71,26 @@ pub fn drop_next(dir: &Path) -> io::Result<()> {
 pub fn remove(dir: &Path) -> io::Result<()> {
     drop_next(dir)?;
     disk::remove(&place(dir).join(NAME))
+}
+
+/// The peers that an earlier process was told last.
+pub fn read_peers(dir: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk::open(&place(dir).join(PEERS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(PEERS_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+pub fn keep_peers(dir: &Path, peers: &[u8]) -> io::Result<()> {
+    disk::private_dir(&place(dir))?;
+    disk::replace(&place(dir).join(PEERS), peers, disk::SECRET)
+}
+
+pub fn remove_peers(dir: &Path) -> io::Result<()> {
+    disk::remove(&place(dir).join(PEERS))
 }
 
 fn place(dir: &Path) -> PathBuf {

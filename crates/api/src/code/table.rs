@@ -95,6 +95,8 @@ codes! {
         "name the vCluster that the node is in, or none; `enlist node show ID` tells which it is";
     NODE_NOT_REGISTERED "node_not_registered" 403 PermissionDenied final
         "register the node that the SPIFFE id stands for (`enlist node register ID`), or correct `map` in [[spire]] of enlist.toml";
+    SVID_RENEWAL_OFF "svid_renewal_off" 403 PermissionDenied final
+        "nothing, where hosts are to live by SPIRE alone; else `enlist policy set spire.renew true`, or give the host a token";
     BOOTSTRAP_READ_NOT_ALLOWED "bootstrap_read_not_allowed" 403 PermissionDenied final
         "enroll the host, or allow it with `enlist policy set bootstrap.read defaults|vclusters`";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final

@@ -355,6 +355,37 @@ pub struct RevokeIssuer {
     pub confirm: Option<String>,
 }
 
+/// How step-ca is asked; what is left out stays as it is.
+#[derive(Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepCaSettings {
+    /// `https://HOST[:PORT]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The root certificate, PEM. Another one is another issuer; the one before verifies what it has signed until that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// Name of the JWK provisioner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioner: Option<String>,
+    /// The provisioner's private key, base64 of what `enlist` reads from its JWK; together with `key_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// By which step-ca knows that key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
+}
+
+/// The key is in no log.
+impl std::fmt::Debug for StepCaSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepCaSettings")
+            .field("url", &self.url)
+            .field("provisioner", &self.provisioner)
+            .finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Rewrap)]

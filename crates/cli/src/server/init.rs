@@ -1,7 +1,7 @@
 //! `enlist server init`: initializes a domain, and hands out the root key once.
 
 mod from_taskrun;
-mod step_ca;
+pub mod step_ca;
 mod summary;
 
 use super::error::IMPORTED;

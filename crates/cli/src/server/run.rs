@@ -3,12 +3,12 @@
 use super::serving::{self, StopSignals};
 use crate::error::CommandError;
 use crate::logs;
+use ::server::anchor::AnchorPlace;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -24,10 +24,10 @@ pub struct Arguments {
     /// Start although the system clock is far from the time of the last log entry: trust the clock
     #[arg(long)]
     accept_clock: bool,
-    /// Keep the anchor of the audit trail in this file instead of the one in enlist.toml, which whoever can write the data
-    /// directory can change
-    #[arg(long, value_name = "FILE")]
-    anchor: Option<PathBuf>,
+    /// Keep the anchor of the audit trail in this file, or at this https:// URL, instead of the one in enlist.toml, which whoever can
+    /// write the data directory can change
+    #[arg(long, value_name = "FILE|URL")]
+    anchor: Option<String>,
     /// Start although the data directory is older than its anchor, or the anchor is lost: record that in the audit trail, and
     /// void every enrollment token, recovery token and repair bundle of before
     #[arg(long)]
@@ -38,6 +38,21 @@ pub struct Arguments {
     /// Stop in good order when the program that started this one ends, however it ends
     #[arg(long, hide = true)]
     stop_with_parent: bool,
+}
+
+/// A URL, or a path that may be relative to here.
+fn anchor_place(text: &str) -> Result<AnchorPlace, CommandError> {
+    let text = match text.contains("://") {
+        true => Some(text.to_owned()),
+        false => std::path::absolute(text).ok().map(|path| path.display().to_string()),
+    };
+    text.as_deref().and_then(AnchorPlace::parse).ok_or_else(|| {
+        CommandError::usage(
+            "--anchor is neither a file nor a URL",
+            "give the path of a file outside of the data directory, or an https:// URL without user name (http:// to this machine \
+             alone)",
+        )
+    })
 }
 
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
@@ -61,12 +76,7 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError>
             )
         })?;
     }
-    let anchor = anchor.map(std::path::absolute).transpose().map_err(|error| {
-        CommandError::usage(
-            format!("--anchor: {error}"),
-            "give the path of a file outside of the data directory",
-        )
-    })?;
+    let anchor = anchor.map(|text| anchor_place(&text)).transpose()?;
     let overrides = Overrides {
         listen,
         metrics,

@@ -69,6 +69,8 @@ pub enum Input {
     Disconnected(CallFailure),
     /// The answer is on disk, to be proven; or why not.
     Renewed(Result<(), CallFailure>),
+    /// The control plane gives no certificate to a host that comes as this one does.
+    RenewalNotAllowed,
     Recovered(Result<RecoveryResult, CallFailure>),
     /// How far this clock is ahead.
     Clock(i64),

@@ -51,6 +51,8 @@ pub struct HostMachine {
     /// What keeps it from connecting, from renewing, from recovering.
     contact: Option<FailureKind>,
     renewal: Option<FailureKind>,
+    /// Renewing is not allowed, as far as is known: it is asked for again on another connection, by order, or with another certificate.
+    not_allowed: bool,
     recovery: Option<FailureKind>,
     open: Task,
     renew: Task,
@@ -82,6 +84,7 @@ impl HostMachine {
             gone_at: None,
             contact: None,
             renewal: None,
+            not_allowed: false,
             recovery: None,
             open: Task::new(OPEN_CAP),
             renew: Task::new(RENEW_CAP),
@@ -197,7 +200,7 @@ impl HostMachine {
         let idle = self.candidate.is_none() && !self.recover.is_busy();
         let taken = self.contact.is_none_or(|kind| recovery::reason(kind, false).is_none());
         let useful = self.connected || (taken && !self.is_expired(now));
-        idle && useful && self.asked && !self.revoked && !self.is_skewed()
+        idle && useful && self.asked && !self.not_allowed && !self.revoked && !self.is_skewed()
     }
 
     fn is_expired(&self, now: Now) -> bool {
@@ -218,6 +221,7 @@ impl HostMachine {
         match input {
             Input::Loaded(life) => {
                 (self.life, self.candidate, self.renewal, self.recovery) = (life, None, None, None);
+                self.not_allowed = false;
                 self.renew.backoff.reset();
                 // A pause after failures was for the certificate before, and may be longer than this one lives.
                 self.renew.soon(now.steady);
@@ -235,6 +239,11 @@ impl HostMachine {
                 return self.take(Input::CandidateFound(CandidateOrigin::Renewal), now, chance);
             }
             Input::Renewed(Err(failure)) => return self.not_renewed(failure, now, chance),
+            Input::RenewalNotAllowed => {
+                self.renew.ended();
+                self.renew.soon(now.steady);
+                self.not_allowed = true;
+            }
             Input::Recovered(Ok(how)) => self.recovered(how, now, chance),
             Input::Recovered(Err(failure)) => self.not_recovered(failure, now, chance),
             Input::Clock(offset) => self.offset = Some((offset, now.steady)),
@@ -244,7 +253,9 @@ impl HostMachine {
             Input::Drift(drift) => self.drift = drift,
             Input::RecoveryReady(ready) => self.ready = ready,
             Input::HardwareReady(attested) => self.attested = attested,
-            Input::RenewalOrdered => self.life.renew_at = self.life.renew_at.min(now.wall),
+            Input::RenewalOrdered => {
+                (self.life.renew_at, self.not_allowed) = (self.life.renew_at.min(now.wall), false);
+            }
             Input::Revoked => {
                 self.revoked = true;
                 self.recover.after(now.steady, check_revoked_after(chance));
@@ -256,6 +267,7 @@ impl HostMachine {
     fn opened(&mut self, now: Now) {
         self.open.ended();
         (self.connected, self.asked, self.revoked) = (true, true, false);
+        self.not_allowed = false;
         (self.contact, self.recovery, self.gone_at) = (None, None, None);
         self.opened_at = now.steady;
         self.recover.backoff.reset();

@@ -136,6 +136,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RevokeIssuer { issuer, reason, confirm, asks_for_holders } => {
             issuer::revoke::revoke(state, &envelope.actor, issuer, reason, confirm, *asks_for_holders)
         }
+        Command::ChangeStepCa(new) => issuer::change_step_ca::change(state, new),
         Command::Rewrap(rewrap) => issuer::rewrap::rewrap(state, rewrap),
         Command::BeginRoll(begin) => roll::begin::begin(state, begin),
         Command::AnswerRoll(answer) => roll::answer::answer(state, answer),

@@ -9,7 +9,7 @@ use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
     BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CorroborateClock, CreateOperatorKey,
     CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded,
-    Import, ImportRootList, InitializeDomain, IssueBootstrap, JoinReplica, NewIssuer, PendingRoll,
+    Import, ImportRootList, InitializeDomain, IssueBootstrap, JoinReplica, NewIssuer, NewStepCa, PendingRoll,
     PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew, RenewOperator,
     RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
     SkipForwarding,
@@ -291,6 +291,8 @@ pub enum Command {
     },
     /// Other replicas show the time that a replica's clock shows.
     CorroborateClock(CorroborateClock),
+    /// How step-ca is asked from now on, and with which root.
+    ChangeStepCa(Box<NewStepCa>),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

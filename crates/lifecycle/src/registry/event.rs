@@ -21,6 +21,7 @@ pub use super::issuance::deliver::RevocationsDelivered;
 pub use super::issuance::end::IssuanceEnded;
 pub use super::issuance::lapse::IssuancesLapsed;
 pub use super::issuer::activate::IssuerActivated;
+pub use super::issuer::change_step_ca::StepCaChanged;
 pub use super::issuer::publish::IssuerPublished;
 pub use super::issuer::retire::IssuerRetired;
 pub use super::issuer::revoke::IssuerRevoked;
@@ -285,6 +286,7 @@ events! {
     RevocationsDelivered(RevocationsDelivered)
     BootstrapIssued(Box<BootstrapIssued>)
     BootstrapRevoked(BootstrapRevoked)
+    StepCaChanged(Box<StepCaChanged>)
 }
 
 /// A value in an audit line.

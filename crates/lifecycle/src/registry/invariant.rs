@@ -323,7 +323,9 @@ fn one_issuer_signs(before: &State, after: &State) -> Result<(), Violation> {
         let first = before.domain.is_none();
         let known = match (was, issuer.state) {
             (Some(was), now) if was == now => true,
-            (None, Active) => first || issuer.is_ephemeral(),
+            (None, Active) => first || issuer.is_ephemeral() || issuer.kind == IssuerKind::StepCa,
+            // An operator may name the step-ca of before again.
+            (Some(Retiring), Active) => issuer.kind == IssuerKind::StepCa,
             (None, Prepared)
             | (Some(Prepared), Active)
             | (Some(Active), Retiring)

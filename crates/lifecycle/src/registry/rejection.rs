@@ -252,6 +252,8 @@ pub enum Rejection {
     NoOverlay { node: NodeId },
     #[error("node {node} is not registered")]
     NodeNotRegistered { node: NodeId },
+    #[error("policy does not let a host that comes by an SVID have a certificate of this domain")]
+    SvidRenewalOff,
     #[error("there is no bootstrap identity {name}")]
     BootstrapNotFound { name: BootstrapName },
     #[error("a bootstrap identity must live between {min} and {max}")]
@@ -443,6 +445,7 @@ impl Rejection {
             Rejection::FormerKeyUnproven { .. } => "wireguard_key_unproven",
             Rejection::NoOverlay { .. } => "no_overlay",
             Rejection::NodeNotRegistered { .. } => "node_not_registered",
+            Rejection::SvidRenewalOff => "svid_renewal_off",
             Rejection::BootstrapNotFound { .. } => "bootstrap_not_found",
             Rejection::BootstrapTtl { .. } => "bootstrap_ttl_invalid",
             Rejection::TooManyBootstraps { .. } => "too_many_bootstraps",

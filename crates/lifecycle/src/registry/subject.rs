@@ -119,6 +119,7 @@ impl Command {
             Command::RetireIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::RevokeIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::Rewrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::ChangeStepCa(_) => (Act::ManageCa, Subject::Domain),
             Command::BeginRoll(_) => (Act::ManageCa, Subject::Domain),
             Command::AnswerRoll(_) => (Act::ManageCa, Subject::Domain),
             Command::AbandonRoll => (Act::ManageCa, Subject::Domain),

@@ -78,6 +78,7 @@ impl Command {
             | Command::SetPolicy(_)
             | Command::Describe(_)
             | Command::Rewrap(_)
+            | Command::ChangeStepCa(_)
             | Command::RegisterHardware(_)
             | Command::CreateVcluster(_)
             | Command::RemoveVcluster { .. }
@@ -110,6 +111,7 @@ impl AlertKind {
         match self {
             AlertKind::EnrollmentStuck
             | AlertKind::IssuerExpiring
+            | AlertKind::NoActiveIssuer
             | AlertKind::CertExpiring
             | AlertKind::NodeSilent => true,
             AlertKind::EnrollmentNotPersisted
@@ -126,6 +128,7 @@ impl AlertKind {
             | AlertKind::RepeatedFailures
             | AlertKind::HardwareIdentityConflict
             | AlertKind::AuditForwardingFailing
+            | AlertKind::AuditAnchorFailing
             | AlertKind::ClaimedElsewhere
             | AlertKind::IssuerMisbehaved
             | AlertKind::DeniedCertificateSeen

@@ -69,6 +69,10 @@ pub enum Roll {
     Rewrap {
         whole: bool,
     },
+    /// The same root with another key, or another root.
+    ChangeStepCa {
+        another: bool,
+    },
     /// For what is rolled in this domain, mostly; else for exactly this.
     Begin {
         usage: IssuerUse,
@@ -701,6 +705,7 @@ fn rolling() -> impl Strategy<Value = Roll> {
         4 => number().prop_map(Roll::Retire),
         1 => number().prop_map(Roll::Revoke),
         2 => any::<bool>().prop_map(|whole| Roll::Rewrap { whole }),
+        1 => any::<bool>().prop_map(|another| Roll::ChangeStepCa { another }),
         3 => (usage(), any::<bool>(), 0..3u8)
             .prop_map(|(usage, new_root, n)| Roll::Begin { usage, new_root, exactly: n == 0 }),
         4 => option::of(answer_flaw()).prop_map(|flaw| Roll::Answer { flaw }),

@@ -1153,6 +1153,18 @@ impl World {
                 confirm: Confirmation::NotAsked,
                 asks_for_holders: false,
             },
+            Roll::ChangeStepCa { another } => {
+                let mut new = self.domain.new_step_ca();
+                let current = self.domain.state.step_ca_issuer().map(|(issuer, _)| issuer.clone());
+                match current.filter(|_| !another) {
+                    Some(known) => {
+                        (new.issuer.id, new.issuer.fingerprint) = (known.id, known.fingerprint);
+                    }
+                    None => new.issuer.id = issuer(&format!("c{}", self.domain.draw())),
+                }
+                new.issuer.not_after = self.domain.state.at.plus(Span::from_days(365));
+                Command::ChangeStepCa(Box::new(new))
+            }
             Roll::Rewrap { whole } => {
                 let anew = self.domain.draw().to_be_bytes().to_vec();
                 let held = self.domain.state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty());

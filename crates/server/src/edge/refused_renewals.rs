@@ -1,7 +1,7 @@
 //! Refused renewals go into the audit trail as `certificate.refused`: the first of a node and reason at once, the rest of its
 //! minute as one line with a count.
 //!
-//! Only a node that has proven the key of a recorded certificate is counted, by its handshake or by the proof of the
+//! Only a node that has proven the key of a recorded certificate or of an SVID is counted, by its handshake or by the proof of the
 //! probectl API; apart from refused attempts of the unauthenticated, whose flood must not push these into an overflow.
 
 use crate::edge::authenticate::ConnectionPeer;
@@ -21,19 +21,22 @@ const OVERFLOW: &str = "overflow";
 #[derive(Debug, Clone)]
 pub struct CertificateHolder {
     pub node: NodeId,
-    pub serial: Serial,
+    /// None of an SVID, whose serial is another CA's.
+    pub serial: Option<Serial>,
 }
 
 impl CertificateHolder {
     /// The node whose certificate this connection was made with, also one that is no longer accepted.
     pub fn of(app: &App, peer: &ConnectionPeer) -> Option<Self> {
         let certificate = peer.certificate.as_ref()?;
-        certificate.svid.is_none().then_some(())?;
+        if let Some(svid) = &certificate.svid {
+            return app.ca.spire.node(&svid.id).map(|node| Self { node, serial: None });
+        }
         let view = app.view();
         let record = view.state.certificates.get(&certificate.serial)?;
         match &record.owner {
             Owner::Node(node) if record.fingerprint == certificate.fingerprint => {
-                Some(Self { node: node.clone(), serial: certificate.serial.clone() })
+                Some(Self { node: node.clone(), serial: Some(certificate.serial.clone()) })
             }
             Owner::Node(_) | Owner::Operator(_) | Owner::Replica(_) | Owner::Bootstrap(_) => None,
         }
@@ -96,7 +99,7 @@ impl RefusedRenewals {
         let mut tallies = self.tallies.lock().ok()?;
         let key = (Some(holder.node), reason);
         let kept_apart = tallies.contains_key(&key) || tallies.len() < KEPT_APART;
-        let (key, serial) = if kept_apart { (key, Some(holder.serial)) } else { ((None, OVERFLOW), None) };
+        let (key, serial) = if kept_apart { (key, holder.serial) } else { ((None, OVERFLOW), None) };
         if let Some(tally) = tallies.get_mut(&key) {
             tally.count += 1;
             tally.serial = serial;
@@ -159,7 +162,7 @@ mod tests {
     use lifecycle::names::{Label, Span};
 
     fn holder(node: usize) -> CertificateHolder {
-        let (node, serial) = (NodeId::parse(&format!("n{node}")).unwrap(), Serial::parse("5e41").unwrap());
+        let (node, serial) = (NodeId::parse(&format!("n{node}")).unwrap(), Serial::parse("5e41").ok());
         CertificateHolder { node, serial }
     }
 

@@ -3,6 +3,7 @@
 use super::acts::reason;
 use super::bootstrap;
 use crate::ca::crl;
+use crate::ca::ephemeral;
 use crate::ca::rewrap;
 use crate::ca::roll::{self, ClaimedRoll, Requester, RollRequest};
 use crate::ca::root_list;
@@ -16,7 +17,7 @@ use api::code;
 use api::rest::ca::{
     AbandonRollRequest, AbandonedRoll, ActivateIssuerRequest, BundleQuery, Ca, CrlQuery,
     ImportRootListRequest, OfferedTrust, PrepareRollRequest, RetireIssuer, RevokeIssuer, RewrapRequest,
-    Rewrapped, Roll,
+    Rewrapped, Roll, StepCaSettings,
 };
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -31,15 +32,20 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
     let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
     let axum::Json(mut ca) = shown(&view, &tenants)?;
     if tenants == Tenants::All {
-        for item in &mut ca.issuers {
-            let record = view.state.issuers.values().find(|issuer| issuer.id.to_string() == item.id);
-            item.unavailable = record
-                .and_then(|issuer| hsm::failure(&app, issuer).or_else(|| step_ca::failure(&app, issuer)));
-        }
+        name_failures(&app, &view, &mut ca);
     }
     // What other replicas accept is in their own configuration.
     ca.issuers.extend(app.ca.spire.anchors().iter().map(bootstrap::spire_item));
     Ok(axum::Json(ca))
+}
+
+/// Why an issuer does not sign, where that is known.
+fn name_failures(app: &App, view: &View, ca: &mut Ca) {
+    for item in &mut ca.issuers {
+        let record = view.state.issuers.values().find(|issuer| issuer.id.to_string() == item.id);
+        item.unavailable =
+            record.and_then(|issuer| hsm::failure(app, issuer).or_else(|| step_ca::failure(app, issuer)));
+    }
 }
 
 fn shown(view: &View, tenants: &Tenants) -> Result<axum::Json<Ca>, Failure> {
@@ -185,7 +191,29 @@ pub async fn revoke(
         asks_for_holders: true,
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    // Where it was this replica's own ephemeral issuer, the next one signs before this is answered; if it could not be published, its
+    // task tries again.
+    let _ = ephemeral::ensure(&app).await;
     shown(&view, &Tenants::All)
+}
+
+pub async fn change_step_ca(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(body): Json<StepCaSettings>,
+) -> Result<axum::Json<Ca>, Failure> {
+    let by = manager(&app, &caller)?;
+    // It holds a private key, which goes over no network.
+    if !matches!(caller.actor, Actor::Local { .. }) {
+        return Err(Failure::new(
+            code::LOCAL_ONLY,
+            "the settings of step-ca are changed on the operator socket only",
+        ));
+    }
+    let view = step_ca::change(&app, &by, body).await?;
+    let axum::Json(mut ca) = shown(&view, &Tenants::All)?;
+    name_failures(&app, &view, &mut ca);
+    Ok(axum::Json(ca))
 }
 
 pub async fn rewrap(

@@ -99,6 +99,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/ca/lists", post(ca::import_list))
         .route("/v1/ca/issuers/{id}/revoke", post(ca::revoke))
         .route("/v1/ca/rewrap", post(ca::rewrap))
+        .route("/v1/ca/step-ca", post(ca::change_step_ca))
         .route("/v1/audit", get(audit::list))
         .route("/v1/audit/export", get(audit::export))
         .route("/v1/audit/verify", get(audit::verify))

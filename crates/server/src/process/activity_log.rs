@@ -123,6 +123,9 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::ImportRootList(import) => {
             (EventKind::RootListImported, format!("list {}", import.list.number))
         }
+        Command::ChangeStepCa(new) => {
+            (EventKind::StepCaChanged, format!("issuer {} at {}", new.issuer.id, new.access.url))
+        }
         Command::Rewrap(_) => (EventKind::Rewrapped, "every sealed key".to_owned()),
         Command::AcceptClock(accept) => {
             (EventKind::ClockAccepted, format!("from {} to {}", accept.from, accept.to))

@@ -1,17 +1,23 @@
-//! The anchor: the newest signed checkpoint, in a file outside of the data directory. A whole data directory that was put
-//! back from an older copy is consistent in itself; only something that was not put back with it can tell.
+//! The anchor: the newest signed checkpoint, in a file or at a URL outside of the data directory. A whole data directory that was
+//! put back from an older copy is consistent in itself; only something that was not put back with it can tell.
+
+mod place;
+mod queue;
+
+pub use place::AnchorPlace;
+pub use queue::AnchorQueue;
 
 use crate::process::app::App;
-use crate::process::config::{ConfigMistake, ConfigMistakes};
-use crate::process::datadir::{DataDir, replace};
+use crate::process::config::{AuditConfig, ConfigMistake, ConfigMistakes};
+use crate::process::datadir::DataDir;
 use journal::audit::chain;
-use journal::{Journal, View, checkpoint_message, read_small};
+use journal::{Journal, View, checkpoint_message};
 use lifecycle::names::{ClusterId, Fingerprint};
 use pki::sign::AuditKey;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// What the file holds, as JSON. Signed as the checkpoints in the trail are.
+/// What the file or the answer to a GET holds, as JSON. Signed as the checkpoints in the trail are.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnchoredCheckpoint {
@@ -24,23 +30,25 @@ struct AnchoredCheckpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum TrailAnchorError {
     #[error(
-        "the data directory ends at line {seq} of the audit trail, but its anchor {} was written at line {anchored}: an \
-         older copy was put back", path.display()
+        "the data directory ends at line {seq} of the audit trail, but its anchor {place} was written at line {anchored}: an \
+         older copy was put back"
     )]
-    Behind { path: PathBuf, seq: u64, anchored: u64 },
+    Behind { place: String, seq: u64, anchored: u64 },
     #[error(
-        "line {seq} of the audit trail is not the one that the anchor {} was written at: this is another history of the \
-         same domain", path.display()
+        "line {seq} of the audit trail is not the one that the anchor {place} was written at: this is another history of the \
+         same domain"
     )]
-    Forked { path: PathBuf, seq: u64 },
-    #[error("the anchor {} is of another domain (cluster {cluster})", path.display())]
-    OtherDomain { path: PathBuf, cluster: ClusterId },
-    #[error("the anchor {} is missing, but this data directory has had one", .0.display())]
-    Missing(PathBuf),
+    Forked { place: String, seq: u64 },
+    #[error("the anchor {place} is of another domain (cluster {cluster})")]
+    OtherDomain { place: String, cluster: ClusterId },
+    #[error("the anchor {0} is missing, but this data directory has had one")]
+    Missing(String),
     #[error("this data directory has had an anchor, but none is configured")]
     NotConfigured,
-    #[error("the anchor {} cannot be used: {why}", path.display())]
-    Unusable { path: PathBuf, why: String },
+    #[error("the anchor {place} cannot be used: {why}")]
+    Unusable { place: String, why: String },
+    #[error("the anchor {place} cannot be read: {why}")]
+    Unreachable { place: String, why: String },
     #[error("the anchor cannot be written: {why}")]
     NotWritable { why: String },
 }
@@ -55,8 +63,15 @@ impl TrailAnchorError {
             TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
             | TrailAnchorError::Unusable { .. }
+            | TrailAnchorError::Unreachable { .. }
             | TrailAnchorError::NotWritable { .. } => false,
         }
+    }
+
+    /// Whether `--accept-rollback` starts all the same. An anchor that cannot be read could not be written either, and every token
+    /// would be void for nothing.
+    pub fn is_acceptable(&self) -> bool {
+        !matches!(self, TrailAnchorError::Unreachable { .. })
     }
 
     pub fn remedy(&self) -> &'static str {
@@ -75,9 +90,15 @@ impl TrailAnchorError {
                  server run --accept-rollback` starts without comparing, records that, and voids every enrollment token, \
                  recovery token and repair bundle"
             }
+            TrailAnchorError::Unreachable { .. } => {
+                "see that the anchor's server answers a GET of this control plane ([audit] anchor, anchor_ca_file and \
+                 anchor_bearer_file, or --anchor), then start again; if it is lost for good, configure another anchor or \
+                 none, and `enlist server run --accept-rollback` starts without comparing, records that, and voids every \
+                 enrollment token, recovery token and repair bundle"
+            }
             TrailAnchorError::NotWritable { .. } => {
-                "create the anchor's directory, and let the control plane's user write to it (a systemd unit with \
-                 ReadWritePaths must name it)"
+                "of a file: create the anchor's directory, and let the control plane's user write to it (a systemd unit with \
+                 ReadWritePaths must name it); of a URL: see that its server takes a PUT of this control plane"
             }
         }
     }
@@ -91,6 +112,7 @@ impl TrailAnchorError {
             | TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
             | TrailAnchorError::Unusable { .. }
+            | TrailAnchorError::Unreachable { .. }
             | TrailAnchorError::NotWritable { .. } => None,
         }
     }
@@ -98,8 +120,8 @@ impl TrailAnchorError {
 
 /// An anchor that is put back together with the directory tells nothing, and one that cannot be written is noticed before
 /// anything is changed.
-pub fn check_place(dir: &DataDir, anchor: Option<&Path>) -> Result<(), ConfigMistakes> {
-    let Some(path) = anchor else { return Ok(()) };
+pub fn check_place(dir: &DataDir, audit: &AuditConfig) -> Result<(), ConfigMistakes> {
+    let Some(AnchorPlace::File(path)) = &audit.anchor else { return Ok(()) };
     let mistake = |why: &str| {
         ConfigMistakes(vec![ConfigMistake::new("audit.anchor", &path.display().to_string(), why)])
     };
@@ -118,33 +140,28 @@ pub fn check_place(dir: &DataDir, anchor: Option<&Path>) -> Result<(), ConfigMis
 }
 
 /// Whether the directory has come as far as its anchor, on the same way.
-pub fn check(anchor: Option<&Path>, journal: &Journal) -> Result<(), TrailAnchorError> {
+pub async fn check(audit: &AuditConfig, journal: &Journal) -> Result<(), TrailAnchorError> {
     let had = journal.last_checkpoint().anchored;
-    let Some(path) = anchor else {
+    let Some(anchor) = &audit.anchor else {
         return if had { Err(TrailAnchorError::NotConfigured) } else { Ok(()) };
     };
-    let unusable = |why: String| TrailAnchorError::Unusable { path: path.to_owned(), why };
-    let text = match read_small(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !had => return Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(TrailAnchorError::Missing(path.to_owned()));
-        }
-        Err(error) => return Err(unusable(error.to_string())),
+    let place = anchor.to_string();
+    let Some(text) = anchor.read(audit).await? else {
+        return if had { Err(TrailAnchorError::Missing(place)) } else { Ok(()) };
     };
-    let anchored: AnchoredCheckpoint =
-        serde_json::from_slice(&text).map_err(|error| unusable(format!("it is no anchor: {error}")))?;
-    compare(path, &anchored, journal)
+    let anchored: AnchoredCheckpoint = serde_json::from_slice(&text).map_err(|error| {
+        TrailAnchorError::Unusable { place: place.clone(), why: format!("it is no anchor: {error}") }
+    })?;
+    compare(place, &anchored, journal)
 }
 
-fn compare(path: &Path, anchored: &AnchoredCheckpoint, journal: &Journal) -> Result<(), TrailAnchorError> {
-    let path = path.to_owned();
+fn compare(place: String, anchored: &AnchoredCheckpoint, journal: &Journal) -> Result<(), TrailAnchorError> {
     let view = journal.view();
     let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
-        return Err(TrailAnchorError::Unusable { path, why: "the domain is not initialized".to_owned() });
+        return Err(TrailAnchorError::Unusable { place, why: "the domain is not initialized".to_owned() });
     };
     if domain.cluster != anchored.cluster_id {
-        return Err(TrailAnchorError::OtherDomain { path, cluster: anchored.cluster_id });
+        return Err(TrailAnchorError::OtherDomain { place, cluster: anchored.cluster_id });
     }
     let mut head = [0; 32];
     let signature = hex::decode(&anchored.signature).unwrap_or_default();
@@ -153,19 +170,19 @@ fn compare(path: &Path, anchored: &AnchoredCheckpoint, journal: &Journal) -> Res
         pki::sign::verify_audit(&signer.certificate, &message, &signature)
     };
     if !signed {
-        return Err(TrailAnchorError::Unusable { path, why: "its signature is not valid".to_owned() });
+        return Err(TrailAnchorError::Unusable { place, why: "its signature is not valid".to_owned() });
     }
     if view.audit.seq < anchored.seq {
-        return Err(TrailAnchorError::Behind { path, seq: view.audit.seq, anchored: anchored.seq });
+        return Err(TrailAnchorError::Behind { place, seq: view.audit.seq, anchored: anchored.seq });
     }
     // A line that was lost for good is recorded as a gap; the log, which is authenticated, has come past it.
     let line = journal.audit().list(anchored.seq.saturating_sub(1), 1);
     let line =
-        line.map_err(|error| TrailAnchorError::Unusable { path: path.clone(), why: error.to_string() })?;
+        line.map_err(|error| TrailAnchorError::Unusable { place: place.clone(), why: error.to_string() })?;
     let hash = line.first().and_then(|line| chain::read(line, anchored.seq).ok()).map(|(_, hash)| hash);
     match hash {
         Some(hash) if hash != Fingerprint::new(head) => {
-            Err(TrailAnchorError::Forked { path, seq: anchored.seq })
+            Err(TrailAnchorError::Forked { place, seq: anchored.seq })
         }
         Some(_) | None => Ok(()),
     }
@@ -185,31 +202,47 @@ fn compose(key: &AuditKey, view: &View) -> Result<String, String> {
     serde_json::to_string(&anchored).map_err(|error| error.to_string())
 }
 
-async fn write(path: PathBuf, text: String) -> Result<(), String> {
-    let write = move || replace(&path, format!("{text}\n").as_bytes(), 0o600);
-    let written = tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string())?;
-    written.map_err(|error| error.to_string())
-}
-
-/// Keeps how far log and trail have come, in the data directory and at the anchor; why the anchor was not written, if there
-/// is one. A failure is reported and stops nothing: the next checkpoint tries again.
-pub async fn keep(app: &App, view: &View) -> Result<(), String> {
-    let had = app.journal.last_checkpoint().anchored;
-    let mut anchored = false;
-    let mut failed = None;
-    if let Some(path) = app.config.audit.anchor.clone() {
-        failed = match compose(&app.ca.keys.audit, view) {
-            Ok(text) => write(path, text).await.err(),
-            Err(error) => Some(error),
-        };
-        anchored = had || failed.is_none();
-    }
-    if let Some(error) = &failed {
-        tracing::error!(%error, "the anchor of the audit trail was not written");
+/// Writes how far log and trail have come to the anchor, and then in the data directory that there is an anchor; says why the anchor
+/// was not written. A start and a stop wait for this, no longer than the limit.
+pub async fn write_now(app: &App, view: &View, limit: Duration) -> Result<(), String> {
+    let Some(anchor) = &app.config.audit.anchor else {
+        keep_in_directory(app, view, false).await;
+        return Ok(());
+    };
+    let written = match compose(&app.ca.keys.audit, view) {
+        Ok(text) => {
+            let written = tokio::time::timeout(limit, anchor.write(&app.config.audit, text)).await;
+            written.unwrap_or_else(|_| Err(format!("it took longer than {} s", limit.as_secs())))
+        }
+        Err(why) => Err(why),
+    };
+    if let Err(why) = &written {
+        tracing::error!(%anchor, error = why, "the anchor of the audit trail was not written");
         app.metrics.anchor_failed();
     }
+    let had = app.journal.last_checkpoint().anchored;
+    keep_in_directory(app, view, had || written.is_ok()).await;
+    written
+}
+
+/// Has the same written by the anchor's own task, so that no commit and no housekeeping waits for the anchor's server.
+pub async fn write_soon(app: &App, view: &View) {
+    let is_anchored = app.config.audit.anchor.is_some();
+    if is_anchored {
+        match compose(&app.ca.keys.audit, view) {
+            Ok(text) => app.anchor_queue.put(text),
+            Err(why) => {
+                tracing::error!(error = why, "the anchor of the audit trail was not written");
+                app.metrics.anchor_failed();
+            }
+        }
+    }
+    // The start has written the anchor.
+    keep_in_directory(app, view, is_anchored).await;
+}
+
+async fn keep_in_directory(app: &App, view: &View, anchored: bool) {
     if let Err(error) = app.journal.keep_checkpoint(view, anchored).await {
         tracing::error!(%error, "the last checkpoint was not kept");
     }
-    failed.map_or(Ok(()), Err)
 }

@@ -8,9 +8,10 @@ use crate::http::failure::Failure;
 use crate::issuance::IssuanceLimits;
 use crate::operator::AuditReaders;
 use crate::process::activity_log::Activity;
+use crate::process::anchor::AnchorQueue;
 use crate::process::chance;
 use crate::process::clock::BelievedClock;
-use crate::process::config::ControlPlaneConfig;
+use crate::process::config::{ControlPlaneConfig, IssuerReadiness};
 use crate::process::metrics::{MeasuredParts, Metrics};
 use crate::reconcile::webhook::AlertQueue;
 use api::code;
@@ -37,6 +38,7 @@ pub struct App {
     pub(crate) audit_readers: AuditReaders,
     pub(crate) metrics: Metrics,
     pub(crate) alert_queue: AlertQueue,
+    pub(crate) anchor_queue: AnchorQueue,
     /// The URLs nodes are sent to.
     advertised: Vec<String>,
     /// True once the process should end.
@@ -91,6 +93,7 @@ impl App {
             audit_readers: AuditReaders::default(),
             metrics,
             alert_queue: AlertQueue::default(),
+            anchor_queue: AnchorQueue::default(),
             advertised,
             stopping,
         })
@@ -160,8 +163,8 @@ impl App {
         urls
     }
 
-    /// Whether this replica serves, and what is wrong with it. A gap in the trail is reported but does not stop the
-    /// service.
+    /// Whether this replica serves, and what is wrong with it. A gap in the trail is reported but does not stop the service, nor does an
+    /// issuer that does not sign where `[ready] issuer` is `warn`.
     pub fn readiness(&self) -> (bool, Vec<&'static str>) {
         let mut reasons = Vec::new();
         if *self.stopping.borrow() {
@@ -174,8 +177,10 @@ impl App {
         if !self.clock.is_believed() {
             reasons.push("clock_skew");
         }
+        // What keeps this replica from issuing alone; all else works, so that an operator may have it told without taking load away.
+        let mut issuer = Vec::new();
         if !ephemeral::is_published(self) {
-            reasons.push("issuer_not_published");
+            issuer.push("issuer_not_published");
         }
         let (is_hsm_away, now) = (!self.ca.hsm.is_available(), self.now());
         // Without an issuer for itself the control plane goes on with the certificate that it has.
@@ -184,12 +189,17 @@ impl App {
             || is_step_ca_away
             || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node)
         {
-            reasons.push("issuer_unavailable");
+            issuer.push("issuer_unavailable");
+        }
+        let is_required = self.config.ready.issuer == IssuerReadiness::Required;
+        if is_required {
+            reasons.append(&mut issuer);
         }
         if !is_hsm_away && !self.ca.presented.is_valid(now) {
             reasons.push("server_certificate_missing");
         }
         let ready = reasons.is_empty();
+        reasons.append(&mut issuer);
         if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) || self.journal.lines_missing() {
             reasons.push("audit_gap");
         }

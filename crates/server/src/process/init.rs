@@ -2,6 +2,7 @@
 
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
+use crate::ca::step_ca::CheckedStepCa;
 use crate::ca::{hsm, keys};
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
@@ -13,8 +14,8 @@ use lifecycle::names::{
     ClusterId, Fingerprint, IssuerUse, ProfileName, RequestId, Source, Timestamp, TrustDomain,
 };
 use lifecycle::registry::{
-    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NewStepCa, NodeSigner,
-    Policy, Rejection, RootList, SetPolicy, StepCaAccess,
+    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NodeSigner, Policy,
+    Rejection, RootList, SetPolicy, StepCaAccess,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -176,7 +177,7 @@ pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> 
     let at = clock::now();
     // A mistake in what was given for step-ca is found before a key-encryption key or a directory is made.
     if let IssuerChoice::StepCa(choice) = &request.issuer {
-        step_ca_facts(choice, at)?;
+        checked_step_ca(choice, at)?;
     }
     let authority = authority(&request, &config, at)?;
     let own = config.own_certificate.as_ref().map(|files| read_configured(files, at)).transpose();
@@ -356,7 +357,9 @@ fn first_command(
     let (audit_certificate, audit_key) =
         hierarchy::audit_signer(authority.server(), &request.domain, chance::serial(at)?, at)?;
     let step_ca = match &request.issuer {
-        IssuerChoice::StepCa(choice) => Some(Box::new(step_ca(choice, kek, at)?)),
+        IssuerChoice::StepCa(choice) => {
+            Some(Box::new(checked_step_ca(choice, at)?.seal(kek, &choice.key.bytes)?))
+        }
         IssuerChoice::Sealed
         | IssuerChoice::Ephemeral
         | IssuerChoice::Pkcs11
@@ -391,54 +394,14 @@ fn first_command(
     })
 }
 
-/// What is known of a step-ca without asking it.
-fn step_ca_facts(choice: &StepCaChoice, at: Timestamp) -> Result<(Vec<u8>, pki::describe::Facts), InitError> {
-    let unusable = |why: &dyn std::fmt::Display| InitError::StepCa(why.to_string());
-    let url = client::foreign::ForeignUrl::parse(&choice.url).ok();
-    if url.is_none_or(|url| url.path() != "/") || !choice.url.starts_with("https://") {
-        return Err(unusable(&format!("its URL must be https://HOST[:PORT], and is '{}'", choice.url)));
-    }
-    if choice.provisioner.is_empty() || choice.provisioner.chars().any(char::is_control) {
-        return Err(unusable(&"the provisioner needs a name"));
-    }
-    let root =
-        pki::pem::certificates(&choice.root).map_err(|error| unusable(&format!("its root: {error}")))?;
-    let [root] = root.as_slice() else {
-        return Err(unusable(&"its root must be one certificate"));
-    };
-    if !pki::step_ca::is_root(root) {
-        return Err(unusable(
-            &"its root is no CA certificate that is signed by itself: give the root, not the intermediate",
-        ));
-    }
-    let facts = pki::describe::facts(root).map_err(|error| unusable(&format!("its root: {error}")))?;
-    if facts.not_after <= at {
-        return Err(unusable(&format!("its root expired at {}", facts.not_after)));
-    }
-    Ok((root.to_vec(), facts))
-}
-
-/// The record of a step-ca. Nothing is sent to it: it may not run yet.
-fn step_ca(choice: &StepCaChoice, kek: &Kek, at: Timestamp) -> Result<NewStepCa, InitError> {
-    let (certificate, facts) = step_ca_facts(choice, at)?;
-    let id = pki::issuer::issuer_id(&certificate);
+/// What is given for a step-ca, checked without asking it.
+fn checked_step_ca(choice: &StepCaChoice, at: Timestamp) -> Result<CheckedStepCa, InitError> {
     let access = StepCaAccess {
         url: choice.url.clone(),
         provisioner: choice.provisioner.clone(),
         key_id: choice.key.key_id.clone(),
     };
-    let issuer = NewIssuer {
-        sealed_key: kek.seal(&keys::issuer_context(&id), &choice.key.bytes)?,
-        id,
-        kind: IssuerKind::StepCa,
-        subject: facts.subject,
-        certificate,
-        fingerprint: facts.fingerprint,
-        not_after: facts.not_after,
-        usage: IssuerUse::Node,
-        root: None,
-    };
-    Ok(NewStepCa { issuer, access })
+    CheckedStepCa::check(access, &choice.root, at).map_err(InitError::StepCa)
 }
 
 fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Result<(), InitError> {

@@ -17,7 +17,7 @@ use crate::cluster::{Replication, announce, peer_watch};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
-use crate::process::anchor::{self, TrailAnchorError};
+use crate::process::anchor::{self, AnchorPlace, TrailAnchorError};
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use crate::process::clock::{self, BelievedClock};
@@ -49,6 +49,9 @@ const BACKLOG: u32 = 4096;
 const STOP_LIMIT: Duration = Duration::from_secs(9);
 /// How long after the beginning of a stop anybody may still wait for an HSM.
 const HSM_STOP: Duration = Duration::from_secs(5);
+/// How long the start waits for the anchor to be written, and how long a stop does.
+const ANCHOR_START: Duration = Duration::from_secs(30);
+const ANCHOR_STOP: Duration = Duration::from_secs(3);
 /// How long the start waits for the other replicas, and how often it says so.
 const CLUSTER_START: Duration = Duration::from_secs(10);
 const TOLD_AGAIN: Duration = Duration::from_secs(10);
@@ -194,7 +197,7 @@ pub struct Overrides {
     pub health: Option<SocketAddr>,
     pub accept_clock: bool,
     /// Instead of the one in the configuration, which lies in the data directory.
-    pub anchor: Option<std::path::PathBuf>,
+    pub anchor: Option<AnchorPlace>,
     pub accept_rollback: bool,
     /// Serve gRPC server reflection.
     pub reflection: bool,
@@ -216,7 +219,7 @@ pub struct Server {
 pub fn check(dir: &DataDir) -> Result<ControlPlaneConfig, RunError> {
     dir.check_version()?;
     let config = config::load(&dir.config())?;
-    anchor::check_place(dir, config.audit.anchor.as_deref())?;
+    anchor::check_place(dir, &config.audit)?;
     if let Some(domain) = own_domain::read(dir) {
         refuse_own_domain(&config, &domain)?;
     }
@@ -321,7 +324,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         (config.listen, config.metrics, config.health) = (Vec::new(), None, None);
     }
     config.audit.anchor = overrides.anchor.or(config.audit.anchor);
-    anchor::check_place(&dir, config.audit.anchor.as_deref())?;
+    anchor::check_place(&dir, &config.audit)?;
     let (kek, begun) = load_keks(&dir, &config)?;
     let lock = dir.lock()?;
     if dir.check_version()? == StoreVersion::Older {
@@ -382,8 +385,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         own_domain::write(&dir, &domain.name)?;
     }
     let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun, &config)?;
-    let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
-        Err(error) if !overrides.accept_rollback => {
+    let rolled_back = match anchor::check(&config.audit, &journal).await {
+        Err(error) if !overrides.accept_rollback || !error.is_acceptable() => {
             // Only a restart with the right directory or anchor helps; what was opened is closed.
             if let Err(error) = journal.shutdown().await {
                 tracing::warn!(%error, "the log did not close cleanly");
@@ -417,7 +420,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         }
         None => {}
     }
-    if let Err(why) = anchor::keep(&app, &app.view()).await {
+    if let Err(why) = anchor::write_now(&app, &app.view(), ANCHOR_START).await {
         return Err(TrailAnchorError::NotWritable { why }.into());
     }
 
@@ -473,6 +476,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(step_ca::watch(app.clone()));
         tasks.spawn(reconcile::revocations::run(app.clone()));
     }
+    if app.view().state.has_ephemeral_issuers() {
+        tasks.spawn(reconcile::memory_issuer::run(app.clone()));
+    }
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(peer_watch::run(app.clone()));
     if !app.ca.spire.is_empty() {
@@ -489,6 +495,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     }
     if let Some(claims) = app.config.claims.clone() {
         tasks.spawn(reconcile::claims::run(app.clone(), claims));
+    }
+    if let Some(anchor) = app.config.audit.anchor.clone() {
+        tasks.spawn(reconcile::anchor::run(app.clone(), anchor));
     }
     tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
@@ -668,7 +677,7 @@ impl Server {
         reconcile::sign_if_behind(&self.app).await;
         reconcile::forward::flush(&self.app).await;
         // Reported by then; the stop goes on.
-        let _ = anchor::keep(&self.app, &self.app.view()).await;
+        let _ = anchor::write_now(&self.app, &self.app.view(), ANCHOR_STOP).await;
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));
         if let Err(error) = self.app.journal.shutdown_with_snapshot(left.unwrap_or_default()).await {
             tracing::error!(%error, "the log did not close cleanly");

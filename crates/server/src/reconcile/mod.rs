@@ -1,5 +1,6 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+pub mod anchor;
 pub mod claims;
 mod clock_skew;
 mod copies;
@@ -10,7 +11,7 @@ pub mod forward;
 mod issuers;
 mod liveness;
 mod long_silence;
-mod memory_issuer;
+pub mod memory_issuer;
 mod repair;
 mod replica_clocks;
 pub mod revocations;
@@ -21,7 +22,7 @@ use crate::ca::bundle_file;
 use crate::ca::server_cert::{self, PresentedCertificate};
 use crate::cluster::corroboration::Corroboration;
 use crate::cluster::{self, QUORUM_LOST, announce, clock as cluster_clock, membership};
-use crate::process::anchor;
+use crate::process::anchor as trail_anchor;
 use crate::process::app::{App, Provenance};
 use api::code::Code;
 use journal::{Leadership, View, checkpoint_message};
@@ -47,7 +48,6 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
     let mut signs = authorities(&app);
-    let mut memory_issuer = memory_issuer::IssuerReplacement::default();
     let mut tick: u64 = 0;
     let mut announced = false;
     let mut announcement_refused: Option<&str> = None;
@@ -104,7 +104,6 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         }
         corroboration.tick(&app).await;
         cluster_clock::tick(&app).await;
-        memory_issuer.tick(&app).await;
         match app.journal.leadership().await {
             Some(leadership) => {
                 if led != Some(leadership.term()) {
@@ -221,6 +220,7 @@ impl Leader {
         self.clock_skew.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
         forward::forget(app, leadership).await;
+        anchor::forget(app, leadership).await;
         claims::forget(app, leadership).await;
         // What goes by the time waits until the time is known: nothing expires by a clock that is not believed.
         if !app.clock.is_believed() {
@@ -229,6 +229,7 @@ impl Leader {
         liveness::tick(app, leadership).await;
         self.expiry.tick(app, leadership).await;
         self.long_silence.tick(app, leadership).await;
+        issuers::look_for_active(app, leadership).await;
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
         }
@@ -318,8 +319,7 @@ async fn sign_checkpoint(app: &App, leadership: &Leadership) -> bool {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
             let recorded = propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await;
             let Some(view) = recorded else { return false };
-            // Reported by then, and tried again with the next checkpoint.
-            let _ = anchor::keep(app, &view).await;
+            trail_anchor::write_soon(app, &view).await;
             true
         }
         Err(error) => {

@@ -1,6 +1,7 @@
 //! What the daemon does with what a part learned: the part keeps its own, and what concerns others goes to them.
 
 use api::agent::{Bundle, Order, Welcome, live_down, order};
+use api::code;
 use client::Error;
 use lifecycle::host::{CallFailure, CandidateOrigin, Class, FailureKind, FollowUp, Input};
 use lifecycle::names::{Span, Timestamp};
@@ -375,6 +376,11 @@ impl Daemon {
             Ok(Err(failed)) => failed,
             Err(CallPanicked) => return self.panicked(Input::Renewed(Err(FailureKind::Transient.into()))),
         };
+        if failed.code().is(code::SVID_RENEWAL_OFF) {
+            self.session.orders.renewal_failed(code::SVID_RENEWAL_OFF.word);
+            self.renewal.not_allowed(&mut self.core);
+            return Ok(());
+        }
         let (reason, follow_up) = self.renewal.failed(&mut self.core, &failed);
         self.session.orders.renewal_failed(reason.as_str());
         if failed.kind == FailureKind::Revoked {

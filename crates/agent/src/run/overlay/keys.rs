@@ -9,7 +9,7 @@ use crate::run::core::AgentCore;
 use crate::store::wireguard;
 
 /// What helps where a key cannot be read, and where it is none.
-const UNREADABLE: &str = "let the agent's user alone read it: `chmod 600` on the file, or `enlist-agent reconcile`, which does the same; it is tried agaevery 10 seconds";
+const UNREADABLE: &str = "let the agent's user alone read it: `chmod 600` on the file, or `enlist-agent reconcile`, which does the same; it is tried again every 10 seconds";
 const SPOILT: &str = "put the key back into the file, or remove the file, restart the agent, and order a new key: `enlist node rotate --overlay ID`";
 
 pub struct OverlayKeys {

@@ -11,7 +11,7 @@ use crate::rest::bootstrap::{BootstrapItem, IssueBootstrapRequest, IssuedBootstr
 use crate::rest::ca::{
     AbandonRollRequest, AbandonedRoll, ActivateIssuerRequest, BundleQuery, Ca, CrlQuery,
     ImportRootListRequest, OfferedTrust, PrepareRollRequest, RetireIssuer, RevokeIssuer, RewrapRequest,
-    Rewrapped, Roll,
+    Rewrapped, Roll, StepCaSettings,
 };
 use crate::rest::cluster::{
     Cluster, CreateReplicaTokenRequest, JoinClusterRequest, JoinedCluster, MintedReplicaToken,
@@ -420,6 +420,15 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .body(of::<RevokeIssuer>)
     .errors(&[code::ISSUER_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/ca/step-ca",
+        "change_step_ca",
+        "Change how step-ca is asked; on the operator socket only",
+        Json(200, of::<Ca>),
+    )
+    .body(of::<StepCaSettings>)
+    .errors(&[code::LOCAL_ONLY, code::ISSUER_INVALID, code::TOO_MANY_ISSUERS]),
     Route::new(
         Post,
         "/v1/ca/rewrap",

@@ -6,6 +6,7 @@ use crate::private_file;
 use crate::reach;
 use crate::server::error::STEP_CA;
 use ::server::init::{IssuerChoice, StepCaChoice};
+use pki::step_ca::FoundProvisionerKey;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -39,8 +40,18 @@ pub fn choice(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     else {
         return Err(CommandError::usage("--issuer step-ca needs the --step-ca flags", STEP_CA));
     };
+    let read = provisioner_key(key, arguments.step_ca_password_file.as_deref())?;
+    let (url, provisioner) = (url.clone(), provisioner.clone());
+    Ok(IssuerChoice::StepCa(StepCaChoice { url, root: reach::read(root)?, provisioner, key: read }))
+}
+
+/// Reads the provisioner's key, which nobody else may be able to read.
+pub fn provisioner_key(
+    key: &Path,
+    password_file: Option<&Path>,
+) -> Result<FoundProvisionerKey, CommandError> {
     let (file, is_exposed) = private_file::read_and_judge(key)?;
-    let password = arguments.step_ca_password_file.as_deref().map(password).transpose()?;
+    let password = password_file.map(password).transpose()?;
     let read = pki::step_ca::read(&file, password.as_ref().map(|password| password.as_slice()));
     let read = read.map_err(|error| {
         let message = format!("the provisioner's key cannot be used: {}: {error}", key.display());
@@ -50,8 +61,7 @@ pub fn choice(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     if is_exposed {
         return Err(private_file::exposed(key, ANOTHER_KEY));
     }
-    let (url, provisioner) = (url.clone(), provisioner.clone());
-    Ok(IssuerChoice::StepCa(StepCaChoice { url, root: reach::read(root)?, provisioner, key: read }))
+    Ok(read)
 }
 
 /// Without the line break that an editor leaves at its end, as `step` reads it.

@@ -59,6 +59,8 @@ kinds! {
     IssuerMisbehaved "issuer_misbehaved"
     HardwareGuessed "hardware_guessed"
     HardwareConflict "hardware_conflict"
+    NoActiveIssuer "no_active_issuer"
+    AuditAnchorFailing "audit_anchor_failing"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

@@ -71,7 +71,11 @@ pub fn renewable(state: &State, with: &Serial, renew: &Renew) -> Result<Renewal,
 /// May a node that comes by an SVID have a certificate of this domain for this key? SPIRE renews what it has issued; this is
 /// the node's own, for when SPIRE is gone.
 pub fn svid_renewable(state: &State, renew: &Renew) -> Result<Renewal, Rejection> {
-    granted(state, by_svid(state, &renew.node)?, None, renew)
+    let node = by_svid(state, &renew.node)?;
+    if !state.policy.spire_renew {
+        return Err(Rejection::SvidRenewalOff);
+    }
+    granted(state, node, None, renew)
 }
 
 /// Whether there is a place for a certificate that is asked for by an SVID: whoever has a node's SVID for a while takes no place from the

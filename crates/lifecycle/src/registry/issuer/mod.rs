@@ -2,6 +2,7 @@
 
 pub(super) mod activate;
 pub(super) mod certify;
+pub(super) mod change_step_ca;
 pub(super) mod prepare;
 pub(super) mod publish;
 pub(super) mod retire;

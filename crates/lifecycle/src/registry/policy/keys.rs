@@ -85,6 +85,8 @@ policy_keys! {
         /// What a bootstrap identity may read: nothing, the domain's default configuration, or that of vClusters too
         "bootstrap.read" bootstrap_read: BootstrapRead = BootstrapRead::Defaults,
             OneOf(&BootstrapRead::ALL, BootstrapRead::as_str);
+        /// Whether a host that comes by an SVID of SPIRE may have a certificate of this domain issued by that
+        "spire.renew" spire_renew: bool = true, TrueOrFalse;
     }
     and {
         /// The profile of enrollments whose token and door name none.

@@ -4,7 +4,7 @@ use crate::ca::keys::{UnsealError, unsealed};
 use client::Trust;
 use client::foreign::ForeignUrl;
 use lifecycle::names::IssuerId;
-use lifecycle::registry::Issuer;
+use lifecycle::registry::{Issuer, StepCaAccess};
 use pki::seal::Kek;
 use pki::step_ca::ProvisionerKey;
 
@@ -16,6 +16,8 @@ pub struct UnsealedAccess {
     pub root: Vec<u8>,
     pub trust: Trust,
     base: String,
+    sealed_key: Vec<u8>,
+    record: StepCaAccess,
 }
 
 impl UnsealedAccess {
@@ -31,8 +33,17 @@ impl UnsealedAccess {
             key,
             root: issuer.certificate.clone(),
             trust: Trust::cas(vec![issuer.certificate.clone().into()]),
+            sealed_key: issuer.sealed_key.clone(),
+            record: step_ca.access.clone(),
             base: step_ca.access.url.trim_end_matches('/').to_owned(),
         })
+    }
+
+    /// Whether the record still says the same: the settings may have been changed since, on any replica.
+    pub fn is_of(&self, issuer: &Issuer) -> bool {
+        self.issuer == issuer.id
+            && self.sealed_key == issuer.sealed_key
+            && issuer.step_ca.as_ref().is_some_and(|step_ca| step_ca.access == self.record)
     }
 
     /// An address below that of step-ca, which is also what a token is for.

@@ -7,6 +7,7 @@ mod access;
 mod call;
 mod health;
 mod revoke;
+mod settings;
 mod sign;
 mod turns;
 mod watch;
@@ -14,6 +15,7 @@ mod watch;
 pub use access::UnsealedAccess;
 pub use call::{StepCaFailure, StepCaFailureKind};
 pub use revoke::revoke;
+pub use settings::{CheckedStepCa, change};
 pub use sign::{LeafOrder, SignFailure, intermediates, sign};
 pub use turns::{Applicant, ApplicantShare};
 pub use watch::{check, watch};
@@ -69,7 +71,7 @@ impl StepCaClient {
     /// What to ask a step-ca with that has signed.
     pub fn access_to(&self, app: &App, issuer: &Issuer) -> Result<Arc<UnsealedAccess>, Failure> {
         let known = self.access.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|known| known.issuer == issuer.id) {
+        if let Some(known) = known.filter(|known| known.is_of(issuer)) {
             return Ok(known);
         }
         let access = Arc::new(UnsealedAccess::open(&app.ca.keys.kek(), issuer)?);

@@ -42,7 +42,7 @@ async fn attempt(
 ) -> Result<Released, AgentRefusal> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
-    let holder = CertificateHolder { node: node.clone(), serial: with.clone() };
+    let holder = CertificateHolder { node: node.clone(), serial: Some(with.clone()) };
     let own = app.view().state.nodes.get(&node).map(|node| node.tenant.clone());
     if named.is_some() && named != own {
         app.edge.refused_renewals.note(app, origin, holder, TENANT_MISMATCH).await;

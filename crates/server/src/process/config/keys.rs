@@ -1,6 +1,6 @@
 //! Every key of enlist.toml but those of tables that have a file of their own. To add one, add its line and use its field.
 
-use super::audit::{AuditConfig, RawAudit};
+use super::audit::{self, AuditConfig, RawAudit};
 use super::claims::{self, ClaimsConfig, RawClaims};
 use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
@@ -9,6 +9,7 @@ use super::key::config_keys;
 use super::loki::{self, LokiConfig, RawLoki};
 use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
 use super::pkcs11::{self, Pkcs11Config, RawPkcs11};
+use super::ready::{RawReady, ReadyConfig};
 use super::recovery::{ConfiguredRecovery, RawRecovery};
 use super::shape::{FormList, FormTable, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr};
 use super::spire::{RawSpire, SpireConfig};
@@ -42,7 +43,8 @@ config_keys! {
         /// Address of a listener without TLS for load balancers, with `/healthz` and `/readyz` alone
         "health" health: Optional<SocketAddr> = Optional(&ADDRESS, "off");
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
-        "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(|_, audit, _| audit);
+        "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(audit::usable);
+        "ready" ready: FormTable<RawReady, ReadyConfig> = FormTable(|_, ready, _| ready);
         "journal" journal: FormTable<RawJournal, JournalConfig> = FormTable(|_, journal, _| journal);
         "loki" loki: OptionalTable<RawLoki, LokiConfig> = OptionalTable(loki::usable);
         "claims" claims: OptionalTable<RawClaims, ClaimsConfig> = OptionalTable(claims::usable);

@@ -15,6 +15,7 @@ mod loki;
 mod mistake;
 mod own_certificate;
 mod pkcs11;
+mod ready;
 mod recovery;
 mod shape;
 mod spire;
@@ -23,6 +24,7 @@ mod table_list;
 mod tests;
 
 pub use addresses::{PEER_PORT, host_of, is_own_machine};
+pub use audit::AuditConfig;
 pub use claims::ClaimsConfig;
 pub use form::read_secret;
 pub use key::ConfigKeyReference;
@@ -31,6 +33,7 @@ pub use loki::{ForwardingStart, LokiConfig, LokiCredential};
 pub use mistake::{ConfigMistake, ConfigMistakes};
 pub use own_certificate::{OwnCertificate, RawTls};
 pub use pkcs11::{Pkcs11Config, RawPkcs11};
+pub use ready::IssuerReadiness;
 pub use spire::{PathMap, SpireConfig, own_domain};
 
 use crate::datadir::{DirError, replace};
