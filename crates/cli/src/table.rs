@@ -173,9 +173,8 @@ impl Table {
         let natural: Vec<Option<usize>> = self.head.iter().enumerate().map(widest).collect();
         let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
         let order = self.expendable.iter().copied().chain(rightmost);
-        let may_go = |column: &usize| {
-            *column != 0 && ![self.painted, self.kept, self.narrow].contains(&Some(*column))
-        };
+        let may_go =
+            |column: &usize| *column != 0 && ![self.painted, self.kept, self.narrow].contains(&Some(*column));
         let order: Vec<usize> = order.filter(may_go).collect();
         ColumnPlan::new(natural, &order, (self.elastic, self.narrow), screen.columns())
     }
