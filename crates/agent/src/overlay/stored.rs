@@ -71,7 +71,6 @@ impl KeptOverlay {
             ipv4: peer.ipv4.map(|ip| ip.octets().to_vec()).unwrap_or_default(),
             ipv6: peer.ipv6.map(|ip| ip.octets().to_vec()).unwrap_or_default(),
             port: peer.port.into(),
-            ..OverlayPeer::default()
         });
         PeerSet::stored(peers.collect::<Vec<_>>(), place)
     }

@@ -30,7 +30,7 @@ impl StoppedControlPlane {
     }
 
     pub fn operator(&self) -> OperatorApi {
-        OperatorApi::over_socket(&self.dir.operator_socket())
+        OperatorApi::over_socket(self.dir.operator_socket())
     }
 
     pub async fn stop(mut self) -> Result<(), CommandError> {

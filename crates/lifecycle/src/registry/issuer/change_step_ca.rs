@@ -32,7 +32,7 @@ pub(in crate::registry) fn change(state: &State, new: &NewStepCa) -> Decision {
     let is_another = known
         .is_some_and(|known| known.kind != IssuerKind::StepCa || known.fingerprint != new.issuer.fingerprint);
     if is_another
-        || state.issuers.values().any(|other| taken(other))
+        || state.issuers.values().any(taken)
         || state.roots.iter().any(|root| root.fingerprint == new.issuer.fingerprint)
     {
         return invalid("another CA of this domain has its id or its certificate");
