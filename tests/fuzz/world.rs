@@ -136,6 +136,7 @@ pub fn found() -> InitializeDomain {
         step_ca: None,
         node_signer: NodeSigner::DomainIssuer,
         server_issuer: None,
+        root_list: None,
     }
 }
 
