@@ -20,7 +20,7 @@ use crate::peer::{
 };
 use crate::probe::{self, Inspected};
 use crate::pulse;
-use crate::raft::{self, FIRST_REPLICA, Raft, RaftState};
+use crate::raft::{self, FIRST_REPLICA, Raft, RaftState, Vote};
 use crate::snapshot::SnapshotDir;
 use crate::view::{Board, View};
 use lifecycle::names::{ReplicaId, Timestamp};
@@ -524,9 +524,20 @@ impl Journal {
     /// Whether it stands for election now.
     pub(crate) fn let_stand(&self) {
         let may = self.served.clock_believed.load(Ordering::Acquire);
-        self.raft.runtime_config().elect(self.may_stand());
+        let by_timer = election::by_timer(&self.vote(), self.is_alone(), self.was_removed());
+        self.raft.runtime_config().elect(by_timer && self.may_stand());
         // A leader that finds itself to be a copy lets others take over.
         self.raft.runtime_config().heartbeat(may && self.is_fit());
+    }
+
+    /// For whom this replica has voted last.
+    pub(crate) fn vote(&self) -> Vote {
+        self.raft.metrics().borrow().vote
+    }
+
+    /// Whether the registry here says that this replica is no member any more. Replication may need it all the same.
+    pub(crate) fn was_removed(&self) -> bool {
+        self.roster().was_removed(self.replica)
     }
 
     /// What this replica says of itself.
@@ -606,7 +617,10 @@ impl Journal {
             while self.is_leader() {
                 match self.successor(&silent) {
                     Some(successor) if self.roster().elect(successor).await => {
-                        self.until_led_elsewhere().await
+                        // Not for long: the one that was asked may have lost the election.
+                        let led = self.until_led_elsewhere();
+                        // Whoever waits looks who leads then.
+                        let _ = tokio::time::timeout(ELECTION, led).await;
                     }
                     // It was heard of a moment ago and does not answer now: the others are asked first.
                     Some(successor) => drop(silent.insert(successor)),
@@ -629,7 +643,7 @@ impl Journal {
         let replication = self.replication();
         let has_all = |id: &u64| replication.matched.get(id).is_some_and(|at| *at >= replication.last_log);
         let others = voters.into_iter().filter(|id| *id != self.replica.0 && has_all(id)).map(ReplicaId);
-        let others = others.filter(|id| !silent.contains(id));
+        let others = others.filter(|id| !silent.contains(id) && !self.roster().was_removed(*id));
         let may_lead = |id: &ReplicaId| {
             let standing = self.standing(*id);
             standing.is_reachable(REACHABLE) && standing.report.is_some_and(|report| report.clock_believed)
@@ -637,11 +651,11 @@ impl Journal {
         others.into_iter().find(may_lead)
     }
 
-    /// Waits for another leader, though not for long: the one that was asked may have lost the election.
+    /// Waits for another leader.
     async fn until_led_elsewhere(&self) {
         let own = self.replica.0;
-        let wait = self.raft.wait(Some(ELECTION));
-        // Whoever waits looks who leads then.
+        let wait = self.raft.wait(None);
+        // It fails only where replication has stopped.
         let _ = wait
             .metrics(move |seen| seen.current_leader.is_some_and(|leader| leader != own), "another one leads")
             .await;

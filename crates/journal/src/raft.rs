@@ -29,7 +29,7 @@ pub const FIRST_REPLICA: u64 = 1;
 
 /// Every threshold of openraft counts entries, and an entry may hold one command or 512: snapshots and
 /// purges are ours, by bytes, and openraft's own are off. A follower stands for election when it has heard nothing for the longest
-/// election time-out (the leader's lease) and its own one; two that stand at once try again after theirs.
+/// election time-out (the leader's lease) and its own one; whoever has lost stands again after a pause of chance (`election.rs`).
 pub fn config() -> Result<Arc<Config>, OpenError> {
     let config = Config {
         cluster_name: "enlist".to_owned(),

@@ -271,6 +271,14 @@ mod tests {
         assert!(answered(Vote::new(40_000, CALLER)).is_ok());
         assert!(answered(Vote::new(u64::MAX, CALLER)).is_err());
         assert!(answered(Vote::new_committed(6, OWN)).is_err(), "nobody elected this replica");
+        // It has stood once more since it asked, and the other one has voted for that before it answered.
+        let overlapped = Known { vote: Vote::new(7, OWN), ..known() };
+        let (asked_then, answered_now) = (Vote::new(6, OWN), Vote::new(7, OWN));
+        assert!(overlapped.answer_vote(&asked_then, &answered_now).is_ok());
+        assert!(
+            overlapped.answer_vote(&asked_then, &Vote::new(8, OWN)).is_err(),
+            "it has not stood so often"
+        );
         let more = AppendEntriesResponse::PartialSuccess(Some(id(6, 12)));
         assert!(known().check_appended(&asked, (Some(id(4, 10)), Some(id(6, 11))), &more).is_err());
     }

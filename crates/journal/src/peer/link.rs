@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long an answer is waited for.
 const ANSWER: Duration = Duration::from_secs(10);
+/// The same of a vote: the next election asks by the same connection, and the other end of it may be gone.
+const VOTE: Duration = Duration::from_secs(3);
 /// How long a snapshot may take in all.
 const SNAPSHOT: Duration = Duration::from_secs(1800);
 /// How long nothing may be taken by the other end while a snapshot is sent.
@@ -94,13 +96,19 @@ impl LinkTask {
             if next.answer.is_closed() {
                 continue;
             }
-            let result = self.perform(next.request, next.file).await;
+            let Outgoing { request, file, answer } = next;
+            let result = self.perform(request, file, &answer).await;
             // Whoever gave up waiting asks again.
-            let _ = next.answer.send(result);
+            let _ = answer.send(result);
         }
     }
 
-    async fn perform(&mut self, request: PeerRequest, file: Option<PathBuf>) -> Result<PeerReply, LinkError> {
+    async fn perform(
+        &mut self,
+        request: PeerRequest,
+        file: Option<PathBuf>,
+        answer: &oneshot::Sender<Result<PeerReply, LinkError>>,
+    ) -> Result<PeerReply, LinkError> {
         let replica = self.replica;
         let failed = |sent: bool| move |why: String| LinkError { replica, why, sent };
         let reused = self.open.is_some();
@@ -108,7 +116,23 @@ impl LinkTask {
             Some(open) => open,
             None => self.connect().await.map_err(|error| failed(false)(error.to_string()))?,
         };
-        let limit = if file.is_some() { SNAPSHOT } else { ANSWER };
+        // A handshake may have taken longer than it was waited for: the connection is for what comes next. A vote of an election that is
+        // over would only disturb the one that is under way.
+        if answer.is_closed() {
+            self.open = Some(connection);
+            return Err(failed(false)("nobody waits for the answer any more".to_owned()));
+        }
+        let limit = match &request {
+            PeerRequest::Snapshot { .. } => SNAPSHOT,
+            PeerRequest::Vote(_) => VOTE,
+            PeerRequest::Append(_)
+            | PeerRequest::Propose { .. }
+            | PeerRequest::ReadIndex
+            | PeerRequest::Lines { .. }
+            | PeerRequest::Report(_)
+            | PeerRequest::Elect
+            | PeerRequest::Ask { .. } => ANSWER,
+        };
         let asked = tokio::time::timeout(limit, exchange(&mut connection, &request, file.as_deref())).await;
         match asked {
             Ok(Ok(reply)) => {
@@ -119,6 +143,10 @@ impl LinkTask {
             Ok(Err(_)) if reused && is_repeatable(&request) => {
                 let mut connection =
                     self.connect().await.map_err(|error| failed(false)(error.to_string()))?;
+                if answer.is_closed() {
+                    self.open = Some(connection);
+                    return Err(failed(true)("nobody waits for the answer any more".to_owned()));
+                }
                 let again = tokio::time::timeout(limit, exchange(&mut connection, &request, None)).await;
                 let reply = again.map_err(|_| failed(true)("no answer in time".to_owned()))?;
                 let reply = reply.map_err(|error| failed(true)(error.to_string()))?;

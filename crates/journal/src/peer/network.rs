@@ -50,9 +50,10 @@ impl PeerClient {
         self.own.get_or_insert_with(|| Link::new(self.replica, self.roster.clone()))
     }
 
-    /// What an answer is checked by.
+    /// What an answer is checked by. Since it was asked this replica may have stood again, and the other one may have voted for it.
     fn known(&self, asked: Vote) -> Known {
-        Known { own: self.roster.identity().replica.0, vote: asked, committed: None }
+        let vote = self.roster.vote().unwrap_or(asked);
+        Known { own: self.roster.identity().replica.0, vote, committed: None }
     }
 
     fn untrue(&self, why: &'static str) -> LinkError {
@@ -102,7 +103,7 @@ impl RaftNetwork<TypeConfig> for PeerClient {
         _option: RPCOption,
     ) -> Result<VoteResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
         let asked = rpc.vote;
-        match self.link().ask(PeerRequest::Vote(rpc)).await {
+        match self.roster.vote_link(self.replica).ask(PeerRequest::Vote(rpc)).await {
             Ok(PeerReply::Vote(reply)) => {
                 let checked = self.known(asked).check_voted(&asked, &reply);
                 checked.map_err(|why| unreachable(&self.untrue(why)))?;

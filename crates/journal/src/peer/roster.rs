@@ -9,6 +9,7 @@ use super::{PeerConnection, PeerConnector};
 use crate::log::LogStore;
 use crate::log_key::LogKey;
 use crate::open_error::OpenError;
+use crate::raft::Vote;
 use crate::view::Board;
 use lifecycle::names::ReplicaId;
 use lifecycle::registry::{Owner, ReplicaState, State};
@@ -120,6 +121,8 @@ pub struct Roster {
     links: Mutex<BTreeMap<ReplicaId, Link>>,
     /// For asking whether a quorum still follows this replica.
     quorum_links: Mutex<BTreeMap<ReplicaId, Link>>,
+    /// For asking for votes.
+    vote_links: Mutex<BTreeMap<ReplicaId, Link>>,
     /// Where what was seen of the others is kept, and what was written there last.
     file: MarkFile,
     written: Mutex<PeerMarks>,
@@ -149,7 +152,7 @@ impl Roster {
         };
         let peers = Mutex::new(written.iter().map(known).collect());
         let (written, replicated, complete) = (Mutex::new(written), Mutex::default(), Mutex::default());
-        let (links, quorum_links) = (Mutex::default(), Mutex::default());
+        let (links, quorum_links, vote_links) = (Mutex::default(), Mutex::default(), Mutex::default());
         Ok(Arc::new(Self {
             own,
             cluster,
@@ -163,6 +166,7 @@ impl Roster {
             complete,
             links,
             quorum_links,
+            vote_links,
             file,
             written,
             began: Instant::now(),
@@ -256,7 +260,7 @@ impl Roster {
             && self.may_exist(connection.replica)
     }
 
-    fn was_removed(&self, replica: ReplicaId) -> bool {
+    pub fn was_removed(&self, replica: ReplicaId) -> bool {
         let view = self.board.view();
         view.state.replicas.get(&replica).is_some_and(|record| record.state == ReplicaState::Removed)
     }
@@ -507,6 +511,16 @@ impl Roster {
     /// The connection for empty appends, which wait behind nothing else.
     pub fn quorum_link(self: &Arc<Self>, replica: ReplicaId) -> Link {
         self.kept_link(&self.quorum_links, replica)
+    }
+
+    /// The connection for votes, kept from one election to the next: on a busy machine a handshake takes longer than an election may.
+    pub fn vote_link(self: &Arc<Self>, replica: ReplicaId) -> Link {
+        self.kept_link(&self.vote_links, replica)
+    }
+
+    /// The vote that this replica has on disk: it is there before anybody hears of it.
+    pub fn vote(&self) -> Option<Vote> {
+        self.log.vote()
     }
 
     fn kept_link(self: &Arc<Self>, links: &Mutex<BTreeMap<ReplicaId, Link>>, replica: ReplicaId) -> Link {
