@@ -3,6 +3,7 @@
 mod show;
 
 use crate::error::CommandError;
+use crate::node::named;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless, or_dash};
@@ -38,6 +39,10 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     let path = Path::new("/v1/alerts");
     match command {
         Command::List { kind, node } => {
+            let node = match node {
+                Some(name) => Some(named::id(&operator, name).await?),
+                None => None,
+            };
             let query = AlertQuery { kind, node, ..AlertQuery::default() };
             let items: Vec<AlertItem> = operator.list(&path.queries(&query)?).await?;
             output.list(&items, table)

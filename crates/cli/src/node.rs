@@ -4,7 +4,7 @@ pub mod act;
 mod bulk;
 mod evidence;
 pub mod label;
-mod named;
+pub mod named;
 mod recovery;
 pub mod register;
 mod repair;

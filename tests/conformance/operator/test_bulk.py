@@ -65,12 +65,13 @@ def test_a_file_selects_for_every_act(plane, verb):
     nodes = [native.enroll(plane, plane.token(node=name), hostname=f"host-of-{name}") for name in names]
     for node in nodes:
         node.confirm()
-    text = f"# the rack\n{names[0]}\n\n  host-of-{names[1]}  # by its hostname\n{names[0]}\n"
+    text = f"# the rack\n{names[0]}\n\n  host-of-{names[1]}  # by its hostname\n{names[1]}\n"
     file = scratch("selection") / "nodes.txt"
     file.write_text(text)
     for more, stdin in ((("-f", file), b""), (("--file", "-"), text.encode())):
         done = plane.cli("node", verb, *more, "--yes", stdin=stdin)
         assert results(done) == dict.fromkeys(names, "done")
+        assert len(done.lines()) == 2, "one that is named twice is acted on once"
     event = {
         "rotate": "certificate.rotation_ordered",
         "revoke": "host.revoked",
@@ -127,9 +128,13 @@ def test_a_terminal_asks_with_the_number_of_nodes(fleet, answer):
 
 
 def test_an_empty_selection_says_so(fleet):
-    for selection, stdin in ((("--label", "rack=none"), b""), (("--vcluster", "nobodys"), b""), (("-f", "-"), b"# none\n")):
+    """And one by a vCluster that is not there is refused: a name that is mistyped does not read as done."""
+    assert fleet.api("POST", "/v1/vclusters", {"name": "empty"}).status == 201
+    for selection, stdin in ((("--label", "rack=none"), b""), (("--vcluster", "empty"), b""), (("-f", "-"), b"# none\n")):
         done = fleet.cli("node", "revoke", *selection, stdin=stdin)
         assert done.out == "" and "no node is selected: nothing was changed" in done.err, done
+    refused = fleet.cli("node", "revoke", "--vcluster", "mll", "--yes", ok=False)
+    assert (refused.code, refused.error()["code"]) == (3, "vcluster_not_found"), refused
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,8 @@ def test_a_tenants_operator_selects_none_of_anothers(fleet):
     red = Operator(fleet, "operator", "--tenant", "red")
     assert results(red.cli("node", "drain", "--label", "rack=7", "--yes")) == {"red-1": "done"}
     assert results(red.cli("node", "drain", "--state", "registered", "--yes")) == {"red-1": "done", "red-2": "done"}
-    assert red.cli("node", "drain", "--vcluster", "ml", "--yes").out == ""
+    refused = red.cli("node", "drain", "--vcluster", "ml", "--yes", ok=False)
+    assert (refused.code, refused.error()["code"]) == (3, "vcluster_not_found")
     refused = red.cli("node", "drain", "--tenant", "default", "--yes", ok=False)
     assert (refused.code, refused.error()["code"]) == (3, "tenant_not_found")
     refused = red.cli("node", "drain", "-f", "-", "--yes", stdin=b"ml-1\n", ok=False)

@@ -44,6 +44,10 @@ def test_a_hostname_stands_for_the_node_that_alone_has_it(plane):
         ("revoke", name),
     ):
         assert plane.cli("node", *command).json()["node_id"] == "n-alone", command
+    lines = plane.cli("audit", "list", "--node", name, "--event", "host.revoked").lines()
+    assert [line["node_id"] for line in lines] == ["n-alone"]
+    mistyped = plane.cli("alert", "list", "--node", "aloen")
+    assert mistyped.lines() == [] and "no node has the id or the hostname aloen" in mistyped.err
     (item,) = plane.cli("node", "list", "--search", "alone").lines()
     assert item["hostname"] == name
     text = shown(ENLIST, "node", "list", "--search", "alone", "--dir", plane.dir)

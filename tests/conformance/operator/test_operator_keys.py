@@ -76,7 +76,8 @@ def test_the_answer_names_the_keys_also_for_people_and_over_http(plane):
 def test_a_key_is_written_to_a_file_of_its_own(plane, place):
     """With --out it is printed nowhere, the file is its owner's alone, and no file is overwritten."""
     file = place / "ci.key"
-    done = plane.cli("operator", "key", "create", "ci", "--role", "viewer", "--out", file)
+    done = plane.cli("operator", "key", "create", "ci", "--role", "viewer", "--tenant", "default", "--out", file)
+    assert done.json()["tenant"] == "default"
     key = file.read_text().strip()
     evidence.token(key)
     assert key not in done.out + done.err and "key" not in done.json() and file.stat().st_mode & 0o7777 == 0o600

@@ -4,6 +4,7 @@ mod line;
 mod names;
 
 use crate::error::CommandError;
+use crate::node::named;
 use crate::output::Output;
 use api::rest::audit::AuditQuery;
 use api::rest::page::LIMIT_MAX;
@@ -33,6 +34,10 @@ pub struct Arguments {
 
 pub async fn run(operator: &OperatorApi, arguments: Arguments, output: Output) -> Result<(), CommandError> {
     let Arguments { node, event, since, limit } = arguments;
+    let node = match node {
+        Some(name) => Some(named::id(operator, name).await?),
+        None => None,
+    };
     let query = AuditQuery { node, event_type: event.clone(), since, ..AuditQuery::default() };
     let found = match limit.and_then(|limit| usize::try_from(limit).ok()) {
         None => all(operator, query, output).await?,

@@ -2,7 +2,7 @@
 
 use super::act::NodeAct;
 use super::named;
-use super::selection::NodeSelection;
+use super::selection::{NodeSelection, SelectedNode};
 use crate::confirm::ConfirmFlag;
 use crate::error::{CommandError, ErrorReport, Exit};
 use crate::output::Output;
@@ -51,6 +51,15 @@ impl BulkTally {
     }
 }
 
+fn list(nodes: &[SelectedNode]) -> String {
+    let shown: Vec<String> = nodes.iter().map(SelectedNode::shown).collect();
+    if shown.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", named::some_of(shown.iter().map(String::as_str)))
+    }
+}
+
 fn counted(nodes: usize) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
@@ -62,19 +71,24 @@ pub async fn run<W: Serialize>(
     operator: &OperatorApi,
     output: Output,
 ) -> Result<(), CommandError> {
-    let names = selection.names(operator).await?;
-    if names.is_empty() {
+    let nodes = selection.nodes(operator).await?;
+    if nodes.is_empty() {
         notice("notice: no node is selected: nothing was changed");
         return Ok(());
     }
-    let shown = named::some_of(names.iter().map(String::as_str));
-    let question = format!("`node {}` would be done for {}: {shown}", act.verb, counted(names.len()));
-    confirm.or_ask_about(&question, output).map_err(|error| error.affecting(names.len()))?;
+    let (known, unknown): (Vec<SelectedNode>, Vec<SelectedNode>) =
+        nodes.iter().cloned().partition(|node| node.is_known);
+    let question = format!("`node {}` would be done for {}{}", act.verb, counted(known.len()), list(&known));
+    let question = match unknown.as_slice() {
+        [] => question,
+        unknown => format!("{question}; refused for what names no node, or several{}", list(unknown)),
+    };
+    confirm.or_ask_about(&question, output).map_err(|error| error.affecting(known.len()))?;
     let interrupted = noticed_interruption(output);
     let mut progress = Progress::new(act.verb, output);
-    let mut tally = BulkTally { nodes: names.len(), ..BulkTally::default() };
+    let mut tally = BulkTally { nodes: nodes.len(), ..BulkTally::default() };
     let mut stopped = None;
-    let mut left = names.iter();
+    let mut left = nodes.iter().map(|node| node.name.as_str());
     while stopped.is_none()
         && let Some(name) = left.next()
     {
@@ -87,7 +101,7 @@ pub async fn run<W: Serialize>(
             NodeOutcome::Failed | NodeOutcome::NotDone => {}
         }
         let (node, error) = (answer.as_ref().ok(), answer.as_ref().err().and_then(CommandError::details));
-        let node_id = node.map_or(name.as_str(), |node| node.node_id.as_str());
+        let node_id = node.map_or(name, |node| node.node_id.as_str());
         print(&NodeResult { node_id, result: outcome, node, error }, act, output)?;
         progress.at(|| tally.text());
         stopped = match answer {

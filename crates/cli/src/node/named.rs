@@ -3,10 +3,12 @@
 
 use super::is_gone;
 use crate::error::{CommandError, Exit};
+use crate::table::harmless;
 use api::code;
 use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
 use client::OperatorApi;
 use client::rest::Path;
+use std::io::Write;
 
 /// How many ids a remedy names.
 const NAMED: usize = 10;
@@ -29,6 +31,29 @@ pub async fn ask<T>(
 /// The node as it is.
 pub async fn node(operator: &OperatorApi, name: &str) -> Result<NodeDetail, CommandError> {
     ask(operator, name, async |id| operator.get(&Path::new("/v1/nodes").segment(id)).await).await
+}
+
+/// The id of the node that is meant, for looking something up. A name that no node has is looked for as it is: the trail
+/// names nodes that are gone.
+pub async fn id(operator: &OperatorApi, name: String) -> Result<String, CommandError> {
+    let answer = node(operator, &name).await;
+    let refused = |word: &str| {
+        let details = answer.as_ref().err().and_then(CommandError::details);
+        details.is_some_and(|report| report.code() == word)
+    };
+    let (is_unknown, is_forbidden) = (refused(code::NODE_NOT_FOUND.word), refused(code::FORBIDDEN.word));
+    match answer {
+        Ok(node) => Ok(node.item.node_id),
+        Err(_) if is_unknown => {
+            let mut stderr = anstream::stderr().lock();
+            // A closed standard error does not fail the command.
+            let _ = writeln!(stderr, "notice: no node has the id or the hostname {}", harmless(&name));
+            Ok(name)
+        }
+        // Whoever may read alerts or the trail need not read nodes.
+        Err(_) if is_forbidden => Ok(name),
+        Err(error) => Err(error),
+    }
 }
 
 /// A host that was installed again has left ended records behind: they count only where no other node has the name.

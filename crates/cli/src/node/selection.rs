@@ -1,11 +1,12 @@
 //! Which nodes an act is for: one, or all that a selection finds.
 
 use super::label::{self, pair};
-use super::{is_gone, states};
+use super::{is_gone, named, states};
 use crate::error::CommandError;
 use api::rest::nodes::{NodeItem, NodeQuery};
 use client::OperatorApi;
 use client::rest::Path as Url;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -48,19 +49,66 @@ pub struct NodeSelection {
 }
 
 impl NodeSelection {
-    /// Their ids or, from a file, whatever it names them by; each once.
-    pub async fn names(self, operator: &OperatorApi) -> Result<Vec<String>, CommandError> {
+    /// Each once.
+    pub async fn nodes(self, operator: &OperatorApi) -> Result<Vec<SelectedNode>, CommandError> {
         let NodeSelection { vcluster, tenant, state, label, file } = self;
         if let Some(file) = file {
-            return names_in(&file);
+            return named_in(&file, operator).await;
         }
+        let named = vcluster.clone();
         let takes_ended = state.is_some();
         let label = label::list(label)?;
         let query = NodeQuery { state, tenant, vcluster, label, ..NodeQuery::default() };
         let items: Vec<NodeItem> = operator.list(&Url::new("/v1/nodes").queries(&query)?).await?;
-        let meant = items.into_iter().filter(|item| takes_ended || !is_gone(item));
-        Ok(meant.map(|item| item.node_id).collect())
+        let nodes: Vec<SelectedNode> =
+            items.into_iter().filter(|item| takes_ended || !is_gone(item)).map(SelectedNode::from).collect();
+        if let Some(name) = named.filter(|_| nodes.is_empty()) {
+            // A name that is mistyped must not read as done.
+            let _: serde::de::IgnoredAny = operator.get(&Url::new("/v1/vclusters").segment(&name)).await?;
+        }
+        Ok(nodes)
     }
+}
+
+/// A node that an act is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectedNode {
+    /// Its id; what a file has for it where that is no node's, or several have it.
+    pub name: String,
+    hostname: Option<String>,
+    pub is_known: bool,
+}
+
+impl SelectedNode {
+    /// By what people know it.
+    pub fn shown(&self) -> String {
+        match &self.hostname {
+            Some(hostname) => format!("{hostname} ({})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl From<NodeItem> for SelectedNode {
+    fn from(item: NodeItem) -> Self {
+        Self { name: item.node_id, hostname: item.hostname, is_known: true }
+    }
+}
+
+async fn named_in(file: &Path, operator: &OperatorApi) -> Result<Vec<SelectedNode>, CommandError> {
+    let (mut nodes, mut known) = (Vec::new(), BTreeSet::new());
+    for name in names_in(file)? {
+        let node = match named::node(operator, &name).await {
+            Ok(node) => SelectedNode::from(node.item),
+            // The act is refused for it, and says why.
+            Err(error) if error.is_refusal() => SelectedNode { name, hostname: None, is_known: false },
+            Err(error) => return Err(error),
+        };
+        if known.insert(node.name.clone()) {
+            nodes.push(node);
+        }
+    }
+    Ok(nodes)
 }
 
 fn names_in(file: &Path) -> Result<Vec<String>, CommandError> {
@@ -77,7 +125,7 @@ fn names_from(
     unreadable: impl Fn(&std::io::Error) -> CommandError,
 ) -> Result<Vec<String>, CommandError> {
     let hint = "the file has an id or a hostname on each line; what follows a # is a comment";
-    let (mut names, mut known) = (Vec::new(), std::collections::BTreeSet::new());
+    let (mut names, mut known) = (Vec::new(), BTreeSet::new());
     for number in 1.. {
         let mut line = Vec::new();
         let length =

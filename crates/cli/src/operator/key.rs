@@ -10,6 +10,7 @@ use crate::private_file::{PrivateFile, sync_dir};
 use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless};
 use api::rest::operators::{CreateOperatorKeyRequest, CreatedKey, KeyItem};
+use api::rest::scope::TenantScope;
 use client::OperatorApi;
 use client::rest::Path;
 use serde::Serialize;
@@ -63,6 +64,8 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
                 key_id: created.key_id,
                 name: created.name,
                 role: created.role,
+                tenant: created.tenant,
+                vclusters: created.vclusters,
                 expires_at: created.expires_at,
                 out: out.display().to_string(),
             };
@@ -87,6 +90,8 @@ struct WrittenKey {
     key_id: String,
     name: String,
     role: String,
+    tenant: Option<TenantScope>,
+    vclusters: Vec<String>,
     expires_at: String,
     out: String,
 }
@@ -97,6 +102,7 @@ fn written_text(written: &WrittenKey) -> String {
         .with("id", &written.key_id)
         .with("name", &written.name)
         .with("role", &written.role)
+        .with("tenants", &narrowed(written.tenant.as_ref(), &written.vclusters))
         .with("expires", &written.expires_at);
     format!("{}\nPass the file with --api-key-file.\n", fields.text())
 }
