@@ -381,8 +381,8 @@ const TABLE: &[(&str, &[Example])] = &[
     (
         "enlist ca step-ca set",
         &[(
-            "step-ca has moved, and its provisioner has another key",
-            "enlist ca step-ca set --url https://step-ca-2.example.org --key provisioner-2.json",
+            "step-ca has another address",
+            "enlist ca step-ca set --step-ca-url https://step-ca-2.example.org",
         )],
     ),
     (

@@ -40,7 +40,8 @@ def test_another_root_address_and_key_are_used_at_once(two, programs):
     with control_plane(first) as plane:
         until_ready(plane)
         node, _ = lost.provided(plane)
-        plane.cli("ca", "step-ca", "set", "--url", second.url, "--root", second.root, "--provisioner", "other", "--key", second.key)
+        place = ("--step-ca-url", second.url, "--step-ca-root", second.root)
+        plane.cli("ca", "step-ca", "set", *place, "--step-ca-provisioner", "other", "--step-ca-key", second.key)
         until_ready(plane)
         assert [state for state, _ in states(plane)] == ["active", "retiring"]
         orders = len(first.orders)
@@ -53,7 +54,7 @@ def test_another_root_address_and_key_are_used_at_once(two, programs):
         assert line["step_ca_url"] == second.url and line["step_ca_provisioner"] == "other" and line["before"], line
         plane.cli("node", "revoke", node.id, "--reason", "stolen")
         until(lambda: {serial for line in plane.audit("revocation.delivered") for serial in line["cert_serials"]} >= {node.serial}, "both are told")
-        change(plane, "--url", first.url, "--root", first.root, "--provisioner", "enlist", "--key", first.key)
+        change(plane, "--step-ca-url", first.url, "--step-ca-root", first.root, "--step-ca-provisioner", "enlist", "--step-ca-key", first.key)
         until_ready(plane)
         native.enroll(plane)
         assert len(first.orders) > orders
@@ -69,14 +70,14 @@ def test_what_is_left_out_stays_as_it_is(two, programs):
     moved(first, second)
     with control_plane(first) as plane:
         until_ready(plane)
-        shown = change(plane, "--url", "https://127.0.0.1:1").json()
+        shown = change(plane, "--step-ca-url", "https://127.0.0.1:1").json()
         (item,) = [one for one in shown["issuers"] if one["kind"] == "step-ca"]
         assert item["unavailable"], item
         until_unavailable(plane)
-        change(plane, "--url", first.url)
+        change(plane, "--step-ca-url", first.url)
         until_ready(plane)
         native.enroll(plane)
-        change(plane, "--provisioner", "renamed")
+        change(plane, "--step-ca-provisioner", "renamed")
         native.enroll(plane)
         assert first.orders[-1]["iss"] == "renamed"
 
@@ -90,11 +91,11 @@ def test_what_cannot_be_a_step_ca_is_refused(two, programs):
         place = scratch("bad")
         (place / "leaf.pem").write_bytes(certs.pem(second.issuing[0]))
         for flags in (
-            ("--url", "http://127.0.0.1:1"),
-            ("--url", "https://127.0.0.1:1/path"),
-            ("--root", place / "leaf.pem"),
-            ("--root", plane.dir / "enlist.toml"),
-            ("--key", secret(place / "key", "{}")),
+            ("--step-ca-url", "http://127.0.0.1:1"),
+            ("--step-ca-url", "https://127.0.0.1:1/path"),
+            ("--step-ca-root", place / "leaf.pem"),
+            ("--step-ca-root", plane.dir / "enlist.toml"),
+            ("--step-ca-key", secret(place / "key", "{}")),
             (),
         ):
             assert change(plane, *flags, ok=False).code != 0, flags
@@ -108,7 +109,8 @@ def test_what_cannot_be_a_step_ca_is_refused(two, programs):
 
 def test_a_domain_without_a_step_ca_has_nothing_to_change(two, plane):
     first, _ = two
-    done = change(plane, "--url", first.url, "--root", first.root, "--provisioner", "p", "--key", first.key, ok=False)
+    place = ("--step-ca-url", first.url, "--step-ca-root", first.root)
+    done = change(plane, *place, "--step-ca-provisioner", "p", "--step-ca-key", first.key, ok=False)
     assert done.code != 0 and "issuer_invalid" in done.out + done.err, done
 
 
@@ -118,7 +120,7 @@ def test_every_replica_asks_the_new_one(two, programs):
         leader = cluster.replicas[0]
         for replica in cluster.replicas:
             until(lambda: reasons(replica) == [], "it is ready")
-        change(leader, "--url", second.url, "--root", second.root, "--key", second.key)
+        change(leader, "--step-ca-url", second.url, "--step-ca-root", second.root, "--step-ca-key", second.key)
         orders = len(first.orders)
         for replica in cluster.replicas:
             until(lambda: "active" in [state for state, _ in states(replica)] and len(states(replica)) == 2, "it knows the new one")

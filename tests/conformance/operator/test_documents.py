@@ -170,6 +170,8 @@ def said_missing() -> list[tuple[str, str]]:
     found = []
     for page in (page for page in PAGES if page.name not in ("cli.md", "CHANGELOG.md")):
         text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text())
+        # A heading is a sentence of its own.
+        text = re.sub(r"(?m)^#+ .*$", r"A heading.", text)
         for sentence in re.split(r"(?<=[.;|])\s+(?=[A-Z|`-])", " ".join(text.split())):
             if MISSING.search(sentence):
                 found += [(f"{page.relative_to(ROOT)}: {sentence[:120]}", word) for word in re.findall(r"`([^`]+)`", sentence)]

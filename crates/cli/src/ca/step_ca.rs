@@ -25,28 +25,29 @@ pub enum Command {
 pub struct SetArguments {
     /// Address of step-ca, https://HOST[:PORT]
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    step_ca_url: Option<String>,
     /// Root certificate of step-ca, PEM
     #[arg(long, value_name = "FILE")]
-    root: Option<PathBuf>,
+    step_ca_root: Option<PathBuf>,
     /// Name of the JWK provisioner
     #[arg(long, value_name = "NAME")]
-    provisioner: Option<String>,
+    step_ca_provisioner: Option<String>,
     /// Private key of the provisioner, JWK, encrypted or not; it is sealed, and the file is not read again
     #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    step_ca_key: Option<PathBuf>,
     /// File with the password of the key
-    #[arg(long, value_name = "FILE", requires = "key")]
-    password_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "step_ca_key")]
+    step_ca_password_file: Option<PathBuf>,
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
-    let Command::Set(SetArguments { url, root, provisioner, key, password_file }) = command;
-    let key = key.map(|key| provisioner_key(&key, password_file.as_deref())).transpose()?;
+    let Command::Set(arguments) = command;
+    let password = arguments.step_ca_password_file.as_deref();
+    let key = arguments.step_ca_key.map(|key| provisioner_key(&key, password)).transpose()?;
     let settings = StepCaSettings {
-        url,
-        root: root.map(|root| reach::read_public(&root)).transpose()?,
-        provisioner,
+        url: arguments.step_ca_url,
+        root: arguments.step_ca_root.map(|root| reach::read_public(&root)).transpose()?,
+        provisioner: arguments.step_ca_provisioner,
         key_id: key.as_ref().map(|key| key.key_id.clone()),
         key: key.as_ref().map(|key| STANDARD.encode(&key.bytes)),
     };

@@ -65,7 +65,10 @@ async fn by_hostname(operator: &OperatorApi, name: &str) -> Result<Option<String
         nodes => nodes?,
     };
     let (ended, living): (Vec<NodeItem>, Vec<NodeItem>) = nodes.into_iter().partition(is_gone);
-    let found = if living.is_empty() { ended } else { living };
+    // A host of another tenant that has the name of one that has ended may not be the one that is meant.
+    let is_another = |node: &NodeItem| ended.iter().any(|gone| gone.tenant != node.tenant);
+    let found =
+        if living.is_empty() || living.iter().any(is_another) { [living, ended].concat() } else { living };
     match found.as_slice() {
         [] => Ok(None),
         [only] => Ok(Some(only.node_id.clone())),

@@ -13,7 +13,10 @@ const INDENT: usize = 6;
 /// has.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Who may enroll", &["attestors", "enroll", "token.", "hardware.", "failures.", "bootstrap."]),
-    ("Nodes", &["liveness.", "clock.", "clone", "quarantine.", "recovery.", "renew.", "stale_after"]),
+    (
+        "Nodes",
+        &["liveness.", "clock.", "clone", "quarantine.", "recovery.", "renew.", "spire.", "stale_after"],
+    ),
     ("Overlay", &["overlay.", "underlay."]),
     ("Certificates of nodes", &["profile."]),
     (

@@ -88,7 +88,8 @@ async fn arrived(
     if !begun {
         return tracing::debug!(%source, "no handshake was begun");
     }
-    arrival.set(PlaceUse::Handshake);
+    // Nothing is paid for yet.
+    arrival.set(PlaceUse::Active);
     let since = Instant::now();
     let turn = tokio::select! {
         turn = app.edge.capacity.handshake(source) => turn,

@@ -41,6 +41,11 @@ use tower::ServiceExt;
 const LAST_WORDS: Duration = Duration::from_millis(100);
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 const HEADER_BYTES: u32 = 16 * 1024;
+/// The same on a connection over HTTP/2 on which nobody known has asked anything.
+const UNAUTHENTICATED_HEADER_BYTES: u32 = 8 * 1024;
+/// What one HTTP/2 stream may send before its body is read, and one on which nobody known has asked anything.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const UNAUTHENTICATED_STREAM_WINDOW: u32 = 16 * 1024;
 /// How long a connection may be open with nothing asked.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long requests in progress may take once the process stops.
@@ -135,12 +140,17 @@ pub async fn serve<S>(
     if http2 {
         let io = TokioIo::new(ControlFrames::new(stream, watch.clone()));
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let (streams, header_bytes, window) = if unauthenticated {
+            (UNAUTHENTICATED_STREAMS, UNAUTHENTICATED_HEADER_BYTES, UNAUTHENTICATED_STREAM_WINDOW)
+        } else {
+            (STREAMS, HEADER_BYTES, STREAM_WINDOW)
+        };
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(if unauthenticated { UNAUTHENTICATED_STREAMS } else { STREAMS })
-            .max_header_list_size(HEADER_BYTES)
+            .max_concurrent_streams(streams)
+            .max_header_list_size(header_bytes)
             .max_pending_accept_reset_streams(32)
-            .initial_stream_window_size(64 * 1024)
+            .initial_stream_window_size(window)
             .initial_connection_window_size(128 * 1024)
             .max_send_buf_size(SEND_BYTES)
             .keep_alive_interval(pings)

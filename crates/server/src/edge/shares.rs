@@ -25,6 +25,10 @@ const PAID_FOR: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKERS: u32 = 64;
 const RAREST: u32 = 10;
+/// The same for one whose outermost group has no place: it goes before those that have some, since it looks more often.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const FIRST_LOOKERS: u32 = 16;
+const FIRST_RAREST: u32 = 25;
 /// How many of the places that have waited longest are looked at for one that may be taken.
 const LOOKED_AT: usize = 8;
 
@@ -54,6 +58,8 @@ pub struct SharedPool<K> {
     held: Mutex<Holdings<K>>,
     freed: Notify,
     waiting: AtomicU32,
+    /// Those of them whose outermost group had no place when they came.
+    waiting_first: AtomicU32,
 }
 
 /// Counts one who waits for as long as it does.
@@ -137,7 +143,16 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             stale: BTreeSet::new(),
         };
         let (held, freed) = (Mutex::new(held), Notify::new());
-        Arc::new(Self { places, each, outermost, replaces, held, freed, waiting: AtomicU32::new(0) })
+        Arc::new(Self {
+            places,
+            each,
+            outermost,
+            replaces,
+            held,
+            freed,
+            waiting: AtomicU32::new(0),
+            waiting_first: AtomicU32::new(0),
+        })
     }
 
     /// A place now, or none: the pool is full and nobody in it has to give way.
@@ -232,7 +247,12 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         limit: Duration,
     ) -> Option<PoolPlace<K>> {
         let deadline = Instant::now() + limit;
-        let waiter = PoolWaiter::new(&self.waiting);
+        let outermost = path.get(..1).unwrap_or_default();
+        let (waiter, look, lookers, rarest) = if self.held().count(outermost) == 0 {
+            (PoolWaiter::new(&self.waiting_first), FIRST_LOOK, FIRST_LOOKERS, FIRST_RAREST)
+        } else {
+            (PoolWaiter::new(&self.waiting), LOOK, LOOKERS, RAREST)
+        };
         loop {
             let freed = self.freed.notified();
             if let Some(place) = self.enter_weighed(path, weight, used, displaced.clone()) {
@@ -243,7 +263,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             }
             tokio::select! {
                 () = freed => {}
-                () = tokio::time::sleep(LOOK * (1 + waiter.others() / LOOKERS).min(RAREST)) => {}
+                () = tokio::time::sleep(look * (1 + waiter.others() / lookers).min(rarest)) => {}
             }
         }
     }

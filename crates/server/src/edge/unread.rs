@@ -11,6 +11,9 @@ use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+/// A field costs far more memory than it has bytes on the wire, and is kept until the request is answered.
+const HEADER_FIELDS: usize = 64;
+
 /// Whether the caller speaks gRPC, and so reads a refusal from `grpc-status` and not from a JSON body.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -32,7 +35,10 @@ pub fn admitted(
     lasting: bool,
 ) -> Result<Request<Incoming>, Response<Body>> {
     let grpc = is_grpc(request.headers());
-    let failure = if !lasting && request.body().size_hint().lower() > limit {
+    let failure = if request.headers().len() > HEADER_FIELDS {
+        let most = format!("the request has more than {HEADER_FIELDS} header fields");
+        Failure::new(code::TOO_LARGE, most)
+    } else if !lasting && request.body().size_hint().lower() > limit {
         Failure::new(code::TOO_LARGE, too_large(limit))
     } else if grpc && !doors::serves_grpc(app, request.uri().path()) {
         Failure::new(code::METHOD_NOT_ALLOWED, "this control plane serves no such gRPC method")

@@ -8,8 +8,9 @@ use lifecycle::names::Labels;
 use lifecycle::registry::{Node, NodeState};
 
 const SEARCH_CHARS: usize = 128;
-/// A node has at most 18 KB of labels, so that one request compares 92 MB of text at most; with a few short labels each, less than one.
+/// How many nodes one request looks into where a glance is not enough, and how many bytes of their labels.
 const EXAMINED: usize = 5_000;
+const EXAMINED_BYTES: usize = 512 * 1024;
 
 #[derive(Debug, Default)]
 pub struct NodeFilter {
@@ -18,7 +19,7 @@ pub struct NodeFilter {
     unassigned: bool,
     hostname: Option<String>,
     labels: Labels,
-    /// In lower case.
+    /// Without capital letters of ASCII.
     search: Option<String>,
 }
 
@@ -46,10 +47,28 @@ impl NodeFilter {
             && self.search.as_ref().is_none_or(|text| has_text(node, text))
     }
 
-    /// How many nodes may be looked into before the page ends: as many as there are where a glance is enough.
-    pub fn examined(&self) -> usize {
-        let compares = self.hostname.is_some() || !self.labels.is_empty() || self.search.is_some();
-        if compares { EXAMINED } else { usize::MAX }
+    /// Whether a glance at a node is not enough: a page ends then after some of them, and is made in turn.
+    pub fn compares(&self) -> bool {
+        self.hostname.is_some() || !self.labels.is_empty() || self.search.is_some()
+    }
+
+    /// Whether another node may be looked into after these.
+    pub fn goes_on(&self, examined: LabelsRead) -> bool {
+        !self.compares() || (examined.nodes < EXAMINED && examined.bytes < EXAMINED_BYTES)
+    }
+}
+
+/// What a request has looked into.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LabelsRead {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl LabelsRead {
+    pub fn and(self, node: &Node) -> Self {
+        let pairs = node.labels.pairs().iter().map(|(key, value)| key.len() + value.len());
+        Self { nodes: self.nodes + 1, bytes: self.bytes + pairs.sum::<usize>() }
     }
 }
 
@@ -59,7 +78,7 @@ fn is_hostname(one: &str, other: &str) -> bool {
 }
 
 fn has_text(node: &Node, text: &str) -> bool {
-    let has = |whole: &str| whole.to_lowercase().contains(text);
+    let has = |whole: &str| whole.to_ascii_lowercase().contains(text);
     has(node.id.as_str())
         || node.hostname.as_ref().is_some_and(|name| has(name.as_str()))
         || node.labels.pairs().iter().any(|(key, value)| has(&format!("{key}={value}")))
@@ -67,7 +86,7 @@ fn has_text(node: &Node, text: &str) -> bool {
 
 fn search_text(text: &str) -> Result<String, Failure> {
     if (1..=SEARCH_CHARS).contains(&text.chars().count()) {
-        return Ok(text.to_lowercase());
+        return Ok(text.to_ascii_lowercase());
     }
     Err(Failure::new(code::BAD_REQUEST, format!("search must be 1 to {SEARCH_CHARS} characters")))
 }

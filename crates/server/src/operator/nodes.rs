@@ -1,7 +1,9 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
-use super::node_filter::NodeFilter;
-use crate::edge::authenticate;
+use super::node_filter::{LabelsRead, NodeFilter};
+use crate::edge::authenticate::{self, CredentialHolder};
+use crate::edge::sharer::sharers;
+use crate::edge::turns::Turn;
 use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Query, Segment};
 use crate::http::failure::Failure;
@@ -14,6 +16,7 @@ use axum::extract::State;
 use journal::View;
 use lifecycle::names::{NodeId, TenantId};
 use lifecycle::registry::{Act, Node, NodeReach, Rejection};
+use std::cell::Cell;
 use std::sync::Arc;
 
 pub async fn list(
@@ -25,23 +28,36 @@ pub async fn list(
     let reach = NodeReach { tenants: caller.narrowed(&app, seen.tenants, query.tenant.as_deref())?, ..seen };
     let filter = NodeFilter::parse(&query)?;
     let limit = limit(query.limit)?;
+    let turn = if filter.compares() { compared(&app, &caller).await? } else { None };
     let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
     // What the caller may not see is left out first: the cursor is the id of a node that it may.
     let within =
         view.state.nodes.range(range).map(|(_, node)| node.as_ref()).filter(|node| reach.includes(node));
-    let (mut examined, mut last) = (0, None);
+    let (examined, mut last) = (Cell::new(LabelsRead::default()), None);
     let nodes = within
-        .take(filter.examined())
-        .inspect(|node| (examined, last) = (examined + 1, Some(&node.id)))
+        .take_while(|_| filter.goes_on(examined.get()))
+        .inspect(|node| {
+            examined.set(examined.get().and(node));
+            last = Some(&node.id);
+        })
         .filter(|node| filter.includes(node));
     let (nodes, next_cursor) = page(nodes, limit, |node| node.id.to_string());
     let next_cursor = next_cursor.or_else(|| {
-        let more = last.filter(|_| examined == filter.examined());
+        let more = last.filter(|_| !filter.goes_on(examined.get()));
         more.map(ToString::to_string)
     });
+    drop(turn);
     let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
     let items = nodes.iter().map(|node| NodeItem::of(&view.state, node, &known.live(&node.id)));
     Ok(axum::Json(Page { items: items.collect(), next_cursor }))
+}
+
+/// A turn among those whose lists compare text, so that nobody keeps the others waiting for more than one of them.
+async fn compared(app: &App, caller: &Caller) -> Result<Option<Turn<CredentialHolder>>, Failure> {
+    let Some(holder) = CredentialHolder::of(&caller.actor) else { return Ok(None) };
+    let sharers = sharers(&app.view().state, &holder);
+    let busy = || Failure::new(code::OVERLOADED, "too many lists of nodes at once").retry_after(2);
+    Ok(Some(app.edge.capacity.list(&holder, &sharers).await.ok_or_else(busy)?))
 }
 
 pub async fn show(
