@@ -20,8 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests for certificates in progress at once; the rest queues.
 const IN_PROGRESS: usize = 512;
-/// How long a request may queue before it is told to come back.
-const QUEUE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a request may queue before it is told to come back: as long as for a handshake, which it has paid for.
+const QUEUE_LIMIT: Duration = Duration::from_secs(25);
 
 /// Bounds on what issuing may cost at once.
 pub struct IssuanceLimits {
