@@ -28,7 +28,11 @@ def listening(request):
 
 def listening_sockets(pid: int) -> int:
     """How many TCP sockets of a process listen."""
-    held = {os.readlink(file) for file in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    held = set()
+    for file in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        # One that has been closed since it was listed is no listener.
+        with contextlib.suppress(FileNotFoundError):
+            held.add(os.readlink(file))
     rows = [row.split() for row in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return sum(row[3] == LISTENING and f"socket:[{row[9]}]" in held for row in rows)
 
